@@ -226,31 +226,16 @@ static double recomputed(const Graph *g, const Op *op) {
 
 /* Ops that do most of the arithmetic of a model, and whose inputs are cut where it is. */
 static bool is_product(int op) {
-  switch (op) {
-  case OP_linear:
-  case OP_linear_dx:
-  case OP_linear_dw:
-  case OP_linear_fp8:
-  case OP_linear_fp8_dx:
-  case OP_linear_fp8_dw:
-  case OP_linear_ce_stats:
-  case OP_linear_ce_back:
-  case OP_linear_ce_dx:
-  case OP_linear_ce_dw:
-  case OP_router_logits:
-  case OP_router_logits_dx:
-  case OP_router_logits_dw:
-  case OP_grouped_linear:
-  case OP_grouped_linear_dx:
-  case OP_grouped_linear_dw:
-  case OP_attention:
-  case OP_attention_dx:
-  case OP_attention_part:
-  case OP_attention_part_dx:
-  case OP_ssm_scan:
-  case OP_ssm_scan_dx: return true;
-  default: return false;
-  }
+  static const int product[] = {
+      OP_linear,           OP_linear_dx,      OP_linear_dw,         OP_linear_fp8,
+      OP_linear_fp8_dx,    OP_linear_fp8_dw,  OP_linear_ce_stats,   OP_linear_ce_back,
+      OP_linear_ce_dx,     OP_linear_ce_dw,   OP_router_logits,     OP_router_logits_dx,
+      OP_router_logits_dw, OP_grouped_linear, OP_grouped_linear_dx, OP_grouped_linear_dw,
+      OP_attention,        OP_attention_dx,   OP_attention_part,    OP_attention_part_dx,
+      OP_ssm_scan,         OP_ssm_scan_dx};
+  for (int i = 0; i < LEN(product); i++)
+    if (product[i] == op) return true;
+  return false;
 }
 
 /* All along an axis that cuts no input, of the mesh that the inputs are placed on. */

@@ -69,8 +69,7 @@ weft_status infer_attention(Graph *g, Op *op, weft_error *e) {
   dim[2] = dim_of_heads(&whole, d, dv);
   op_result(g, op, 0, DT_ACT, dim, 3);
   dim[2] = dim_of_groups(&whole, heads);
-  op_result(g, op, 1, DT_F32, dim, 3);
-  return WEFT_OK;
+  return op_result(g, op, 1, DT_F32, dim, 3);
 }
 
 /* What q, k and v get does not ask for sinks: o and lse are of them, too. */

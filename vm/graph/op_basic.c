@@ -17,8 +17,11 @@ Dim dim_of_heads(const Dim *x, int d, int size) {
   return y;
 }
 
-void op_result(Graph *g, Op *op, int i, DType dt, const Dim *dim, int ndim) {
-  op->out[i] = graph_tensor(g, T_VALUE, dt, dim, ndim);
+weft_status op_result(Graph *g, Op *op, int i, DType dt, const Dim *dim, int ndim) {
+  Dim own[MAX_DIM]; /* tensors move when one is added */
+  memcpy(own, dim, sizeof *dim * (size_t)ndim);
+  op->out[i] = graph_tensor(g, T_VALUE, dt, own, ndim);
+  return WEFT_OK;
 }
 
 weft_status shape_error(const Graph *g, const Op *op, weft_error *e, const char *fmt,
@@ -66,29 +69,18 @@ static Tid resolve(const Op *op, uint8_t role, const Tid *dout) {
 }
 
 bool op_adds(int code) {
-  switch (code) {
-  case OP_embedding_dw:
-  case OP_linear_dw:
-  case OP_linear_fp8_dw:
-  case OP_router_logits_dw:
-  case OP_grouped_linear_dw:
-  case OP_grouped_bias_dw:
-  case OP_attention_sinks_dw:
-  case OP_causal_conv_dw:
-  case OP_ssm_steps_dw:
-  case OP_ssm_scan_dw:
-  case OP_expert_load:
-  case OP_bias_dw:
-  case OP_feature_scale_dw:
-  case OP_rmsnorm_dw:
-  case OP_rmsnorm_back:
-  case OP_linear_ce_back:
-  case OP_linear_ce_dw:
-  case OP_layernorm_dw:
-  case OP_xielu_dw:
-  case OP_cast: return true;
-  default: return false;
-  }
+  static const bool adds[OP_N] = {
+      [OP_embedding_dw] = true,       [OP_linear_dw] = true,
+      [OP_linear_fp8_dw] = true,      [OP_router_logits_dw] = true,
+      [OP_grouped_linear_dw] = true,  [OP_grouped_bias_dw] = true,
+      [OP_attention_sinks_dw] = true, [OP_causal_conv_dw] = true,
+      [OP_ssm_steps_dw] = true,       [OP_ssm_scan_dw] = true,
+      [OP_expert_load] = true,        [OP_bias_dw] = true,
+      [OP_feature_scale_dw] = true,   [OP_rmsnorm_dw] = true,
+      [OP_rmsnorm_back] = true,       [OP_linear_ce_back] = true,
+      [OP_linear_ce_dw] = true,       [OP_layernorm_dw] = true,
+      [OP_xielu_dw] = true,           [OP_cast] = true};
+  return adds[code];
 }
 
 DType graph_grad_dtype(const Graph *g, Tid of) {
@@ -145,13 +137,10 @@ weft_status infer_embedding(Graph *g, Op *op, weft_error *e) {
                        (long long)table->dim[0].size, (long long)places,
                        g->context ? "the prompt and --max-tokens" : "batch.seq");
   Dim dim[3] = {ids->dim[0], ids->dim[1], table->dim[1]};
-  op_result(g, op, 0, DT_ACT, dim, 3);
-  return WEFT_OK;
+  return op_result(g, op, 0, DT_ACT, dim, 3);
 }
 
-void grad_embedding(Graph *g, Oid op, const Tid *dout, Tid *din) {
-  BACKWARD(g, op, dout, din, OP_embedding_dw, (X0, DY0), (1));
-}
+GRAD(grad_embedding, OP_embedding_dw, (X0, DY0), (1))
 
 /* ---- linear ---- */
 
@@ -168,8 +157,7 @@ weft_status infer_linear(Graph *g, Op *op, weft_error *e) {
   memcpy(dim, x->dim, sizeof dim);
   int ndim = x->ndim;
   dim[ndim - 1] = w->dim[out];
-  op_result(g, op, 0, DT_ACT, dim, ndim);
-  return WEFT_OK;
+  return op_result(g, op, 0, DT_ACT, dim, ndim);
 }
 
 void grad_linear(Graph *g, Oid op, const Tid *dout, Tid *din) {
@@ -183,10 +171,7 @@ weft_status infer_add_bias(Graph *g, Op *op, weft_error *e) {
   if (b->ndim != 1 || b->dim[0].size != x->dim[x->ndim - 1].size)
     return shape_error(g, op, e, "the bias has %lld elements, the input %lld features",
                        (long long)b->dim[0].size, (long long)x->dim[x->ndim - 1].size);
-  Dim dim[MAX_DIM];
-  memcpy(dim, x->dim, sizeof dim);
-  op_result(g, op, 0, (DType)x->dtype, dim, x->ndim);
-  return WEFT_OK;
+  return op_result(g, op, 0, (DType)x->dtype, x->dim, x->ndim);
 }
 
 void grad_add_bias(Graph *g, Oid op, const Tid *dout, Tid *din) {
@@ -204,10 +189,7 @@ weft_status infer_same(Graph *g, Op *op, weft_error *e) {
     if (x->ndim != y->ndim || x->dtype != y->dtype || !same_rows(x, y, x->ndim))
       return shape_error(g, op, e, "operand %d has another shape", i + 1);
   }
-  Dim dim[MAX_DIM];
-  memcpy(dim, x->dim, sizeof dim);
-  op_result(g, op, 0, x->dtype, dim, x->ndim);
-  return WEFT_OK;
+  return op_result(g, op, 0, x->dtype, x->dim, x->ndim);
 }
 
 void grad_add(Graph *g, Oid op, const Tid *dout, Tid *din) { din[0] = din[1] = dout[0]; }
@@ -218,9 +200,7 @@ void grad_mul(Graph *g, Oid op, const Tid *dout, Tid *din) {
   BACKWARD(g, op, dout, din, OP_mul, (DY0, X0), (1));
 }
 
-void grad_scale(Graph *g, Oid op, const Tid *dout, Tid *din) {
-  BACKWARD(g, op, dout, din, OP_scale, (DY0), (0));
-}
+GRAD(grad_scale, OP_scale, (DY0), (0))
 
 weft_status check_rate(const Graph *g, const Op *op, weft_error *e) {
   double rate = op->attr.rate;
@@ -237,10 +217,7 @@ static weft_status infer_by_place(Graph *g, Op *op, weft_error *e) {
                 x->dim[1].size == g->seq;
   if (!tokens)
     return shape_error(g, op, e, "takes (batch, seq, features), a row for each token");
-  Dim dim[MAX_DIM];
-  memcpy(dim, x->dim, sizeof dim);
-  op_result(g, op, 0, DT_ACT, dim, 3);
-  return WEFT_OK;
+  return op_result(g, op, 0, DT_ACT, x->dim, 3);
 }
 
 weft_status infer_dropout(Graph *g, Op *op, weft_error *e) {
@@ -253,24 +230,17 @@ weft_status infer_noise(Graph *g, Op *op, weft_error *e) {
   return shape_error(g, op, e, "rate must be at least 0, got %g", op->attr.rate);
 }
 
-void grad_noise(Graph *g, Oid op, const Tid *dout, Tid *din) { din[0] = dout[0]; }
+/* The gradient of the result is that of the operand. Of losses it is a number, or one for
+ * each row; ce_sum and divergence_sums, which know the logits, turn it into theirs. A
+ * maximum only shifts the exponent, so nothing flows through it. */
+void grad_pass(Graph *g, Oid op, const Tid *dout, Tid *din) { din[0] = dout[0]; }
 
 /* The mask is drawn again: nothing is kept for it. */
-void grad_dropout(Graph *g, Oid op, const Tid *dout, Tid *din) {
-  BACKWARD(g, op, dout, din, OP_dropout, (DY0, X1), (0));
-}
+GRAD(grad_dropout, OP_dropout, (DY0, X1), (0))
 
-void grad_gelu(Graph *g, Oid op, const Tid *dout, Tid *din) {
-  BACKWARD(g, op, dout, din, OP_gelu_dx, (X0, DY0), (0));
-}
-
-void grad_silu(Graph *g, Oid op, const Tid *dout, Tid *din) {
-  BACKWARD(g, op, dout, din, OP_silu_dx, (X0, DY0), (0));
-}
-
-void grad_relu(Graph *g, Oid op, const Tid *dout, Tid *din) {
-  BACKWARD(g, op, dout, din, OP_relu_dx, (X0, DY0), (0));
-}
+GRAD(grad_gelu, OP_gelu_dx, (X0, DY0), (0))
+GRAD(grad_silu, OP_silu_dx, (X0, DY0), (0))
+GRAD(grad_relu, OP_relu_dx, (X0, DY0), (0))
 
 /* A number for each row, as wide as one feature. */
 weft_status infer_gate(Graph *g, Op *op, weft_error *e) {
@@ -280,10 +250,7 @@ weft_status infer_gate(Graph *g, Op *op, weft_error *e) {
   if (x->ndim != s->ndim || !same_rows(x, s, last) ||
       x->dim[last].size % s->dim[last].size)
     return shape_error(g, op, e, "needs one number for each row, or for each head of it");
-  Dim dim[MAX_DIM];
-  memcpy(dim, x->dim, sizeof dim);
-  op_result(g, op, 0, DT_ACT, dim, x->ndim);
-  return WEFT_OK;
+  return op_result(g, op, 0, DT_ACT, x->dim, x->ndim);
 }
 
 void grad_gate(Graph *g, Oid op, const Tid *dout, Tid *din) {
@@ -297,9 +264,7 @@ weft_status infer_clamp(Graph *g, Op *op, weft_error *e) {
   return infer_same(g, op, e);
 }
 
-void grad_clamp(Graph *g, Oid op, const Tid *dout, Tid *din) {
-  BACKWARD(g, op, dout, din, OP_clamp_dx, (X0, DY0), (0));
-}
+GRAD(grad_clamp, OP_clamp_dx, (X0, DY0), (0))
 
 weft_status infer_soft_cap(Graph *g, Op *op, weft_error *e) {
   if (!(op->attr.soft_cap > 0))
@@ -309,13 +274,9 @@ weft_status infer_soft_cap(Graph *g, Op *op, weft_error *e) {
 }
 
 /* Of the result, which is kept in any case where it becomes a loss. */
-void grad_soft_cap(Graph *g, Oid op, const Tid *dout, Tid *din) {
-  BACKWARD(g, op, dout, din, OP_soft_cap_dx, (Y0, DY0), (0));
-}
+GRAD(grad_soft_cap, OP_soft_cap_dx, (Y0, DY0), (0))
 
-void grad_silu_mul(Graph *g, Oid op, const Tid *dout, Tid *din) {
-  BACKWARD(g, op, dout, din, OP_silu_mul_dx, (X0, X1, DY0), (0, 1));
-}
+GRAD(grad_silu_mul, OP_silu_mul_dx, (X0, X1, DY0), (0, 1))
 
 /* A dimension of pairs becomes one of as many elements. */
 weft_status infer_clamped_swiglu(Graph *g, Op *op, weft_error *e) {
@@ -331,13 +292,10 @@ weft_status infer_clamped_swiglu(Graph *g, Op *op, weft_error *e) {
     return shape_error(g, op, e, "limit must be above 0, got %g", (double)op->attr.limit);
   last->size = last->local = last->size / 2;
   last->unit = last->unit % 2 == 0 ? last->unit / 2 : 1;
-  op_result(g, op, 0, DT_ACT, dim, ndim);
-  return WEFT_OK;
+  return op_result(g, op, 0, DT_ACT, dim, ndim);
 }
 
-void grad_clamped_swiglu(Graph *g, Oid op, const Tid *dout, Tid *din) {
-  BACKWARD(g, op, dout, din, OP_clamped_swiglu_dx, (X0, DY0), (0));
-}
+GRAD(grad_clamped_swiglu, OP_clamped_swiglu_dx, (X0, DY0), (0))
 
 weft_status infer_split(Graph *g, Op *op, weft_error *e) {
   const Tensor *x = op_in(g, op, 0);
@@ -377,10 +335,6 @@ static double gemm(const Tensor *rows_of, const Tensor *w) {
 }
 
 double cost_linear(const Graph *g, const Op *op) {
-  return gemm(&g->t.at[op->in[0]], &g->t.at[op->in[1]]);
-}
-
-double cost_linear_dx(const Graph *g, const Op *op) {
   return gemm(&g->t.at[op->in[0]], &g->t.at[op->in[1]]);
 }
 

@@ -18,8 +18,7 @@ weft_status infer_feature_sqnorms(Graph *g, Op *op, weft_error *e) {
       a->dim[0].size != b->dim[1].size)
     return shape_error(g, op, e, "a and b are of another weight");
   Dim features = w->dim[out];
-  op_result(g, op, 0, DT_F32, &features, 1);
-  return WEFT_OK;
+  return op_result(g, op, 0, DT_F32, &features, 1);
 }
 
 weft_status infer_feature_scale(Graph *g, Op *op, weft_error *e) {
@@ -34,10 +33,7 @@ weft_status infer_feature_scale(Graph *g, Op *op, weft_error *e) {
                          "operand %d has %lld elements, the input %lld features", i + 1,
                          (long long)v->dim[0].size, (long long)x->dim[x->ndim - 1].size);
   }
-  Dim dim[MAX_DIM];
-  memcpy(dim, x->dim, sizeof dim);
-  op_result(g, op, 0, DT_ACT, dim, x->ndim);
-  return WEFT_OK;
+  return op_result(g, op, 0, DT_ACT, x->dim, x->ndim);
 }
 
 /* The gradient of x is scaled as x was. */

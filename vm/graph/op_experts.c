@@ -20,13 +20,10 @@ weft_status infer_flatten(Graph *g, Op *op, weft_error *e) {
   for (int d = 1; d < ndim; d++) dim[d] = x->dim[d + 1];
   int64_t n = x->dim[0].size * x->dim[1].size;
   dim[0] = (Dim){.size = n, .tag = TAG_TOKEN, .parts = 1, .unit = 1};
-  op_result(g, op, 0, t, dim, ndim);
-  return WEFT_OK;
+  return op_result(g, op, 0, t, dim, ndim);
 }
 
-void grad_flatten(Graph *g, Oid op, const Tid *dout, Tid *din) {
-  BACKWARD(g, op, dout, din, OP_unflatten, (DY0), (0));
-}
+GRAD(grad_flatten, OP_unflatten, (DY0), (0))
 
 weft_status infer_unflatten(Graph *g, Op *op, weft_error *e) {
   const Tensor *x = op_in(g, op, 0);
@@ -35,13 +32,10 @@ weft_status infer_unflatten(Graph *g, Op *op, weft_error *e) {
   Dim dim[3] = {{.size = g->batch, .tag = TAG_BATCH, .parts = 1, .unit = 1},
                 {.size = g->seq, .tag = TAG_SEQ, .parts = 1, .unit = 1},
                 x->dim[1]};
-  op_result(g, op, 0, (DType)x->dtype, dim, 3);
-  return WEFT_OK;
+  return op_result(g, op, 0, (DType)x->dtype, dim, 3);
 }
 
-void grad_unflatten(Graph *g, Oid op, const Tid *dout, Tid *din) {
-  BACKWARD(g, op, dout, din, OP_flatten, (DY0), (0));
-}
+GRAD(grad_unflatten, OP_flatten, (DY0), (0))
 
 /* ---- the router ---- */
 
@@ -58,8 +52,7 @@ weft_status infer_router_logits(Graph *g, Op *op, weft_error *e) {
     return shape_error(g, op, e, "needs tokens (N,C) and a weight (E,C)");
   TRY(need_experts(g, op, w->dim[0].size, e));
   Dim dim[2] = {x->dim[0], w->dim[0]};
-  op_result(g, op, 0, DT_F32, dim, 2);
-  return WEFT_OK;
+  return op_result(g, op, 0, DT_F32, dim, 2);
 }
 
 void grad_router_logits(Graph *g, Oid op, const Tid *dout, Tid *din) {
@@ -133,8 +126,7 @@ weft_status infer_route(Graph *g, Op *op, weft_error *e) {
   }
   Dim dim[2] = {l->dim[0], {.size = k}};
   op_result(g, op, 0, DT_F32, dim, 2);
-  op_result(g, op, 1, DT_I32, dim, 2);
-  return WEFT_OK;
+  return op_result(g, op, 1, DT_I32, dim, 2);
 }
 
 /* The bias only chooses; what adds up in the place of its gradient is the load. */
@@ -162,8 +154,7 @@ weft_status infer_sinkhorn(Graph *g, Op *op, weft_error *e) {
                        (long long)l->dim[0].size);
   Dim dim[2] = {l->dim[0], {.size = l->dim[2].size}};
   dim[0].size /= together;
-  op_result(g, op, 0, DT_F32, dim, 2);
-  return WEFT_OK;
+  return op_result(g, op, 0, DT_F32, dim, 2);
 }
 
 weft_status infer_sequence_bias(Graph *g, Op *op, weft_error *e) {
@@ -173,8 +164,7 @@ weft_status infer_sequence_bias(Graph *g, Op *op, weft_error *e) {
     return shape_error(g, op, e,
                        "needs logits (batch, seq, experts), and what sinkhorn made");
   Dim dim[3] = {l->dim[0], l->dim[1], l->dim[2]};
-  op_result(g, op, 0, DT_F32, dim, 3);
-  return WEFT_OK;
+  return op_result(g, op, 0, DT_F32, dim, 3);
 }
 
 /* ---- counts and losses ---- */
@@ -204,16 +194,14 @@ weft_status infer_expert_counts(Graph *g, Op *op, weft_error *e) {
   TRY(need_all_experts(g, op, ids, e));
   Dim dim[2] = {ids->dim[0], {.size = op->attr.experts + 1}};
   if (rows == 1) {
-    op_result(g, op, 0, DT_F32, &dim[1], 1);
-    return WEFT_OK;
+    return op_result(g, op, 0, DT_F32, &dim[1], 1);
   }
   int64_t together = op->attr.n, batch = dim[0].size;
   if (together < 1 || batch % together)
     return shape_error(g, op, e, "n = %lld of %lld sequences", (long long)together,
                        (long long)batch);
   dim[0].size /= together;
-  op_result(g, op, 0, DT_F32, dim, 2);
-  return WEFT_OK;
+  return op_result(g, op, 0, DT_F32, dim, 2);
 }
 
 /* Of all tokens: those of some sequences are balanced by themselves. */
@@ -238,13 +226,10 @@ weft_status infer_router_loss(Graph *g, Op *op, weft_error *e) {
   int64_t tokens = l->dim[0].size;
   op->attr.n = (int32_t)(each ? tokens / n->dim[0].size * l->dim[1].size : tokens);
   Dim one = {.size = 1};
-  op_result(g, op, 0, DT_F32, &one, 1);
-  return WEFT_OK;
+  return op_result(g, op, 0, DT_F32, &one, 1);
 }
 
-void grad_router_loss(Graph *g, Oid op, const Tid *dout, Tid *din) {
-  BACKWARD(g, op, dout, din, OP_router_loss_dx, (X0, X1, DY0), (0));
-}
+GRAD(grad_router_loss, OP_router_loss_dx, (X0, X1, DY0), (0))
 
 /* ---- to the experts and back ---- */
 
@@ -281,13 +266,10 @@ weft_status infer_permute(Graph *g, Op *op, weft_error *e) {
   op->attr.topk = (int32_t)choices[1].size;
   op_result(g, op, 0, DT_ACT, dim, 2);
   op_result(g, op, 1, DT_I32, &ends, 1);
-  op_result(g, op, 2, DT_I32, choices, 2);
-  return WEFT_OK;
+  return op_result(g, op, 2, DT_I32, choices, 2);
 }
 
-void grad_permute(Graph *g, Oid op, const Tid *dout, Tid *din) {
-  BACKWARD(g, op, dout, din, OP_permute_dx, (DY0, Y2), (0));
-}
+GRAD(grad_permute, OP_permute_dx, (DY0, Y2), (0))
 
 /* Rows and offsets are those of one permute, for as many experts. */
 static weft_status need_offsets(Graph *g, const Op *op, int64_t experts, weft_error *e) {
@@ -310,8 +292,7 @@ weft_status infer_grouped_linear(Graph *g, Op *op, weft_error *e) {
                        op->attr.layout ? "I,O" : "O,I");
   TRY(need_offsets(g, op, w->dim[0].size, e));
   Dim dim[2] = {x->dim[0], w->dim[out]};
-  op_result(g, op, 0, DT_ACT, dim, 2);
-  return WEFT_OK;
+  return op_result(g, op, 0, DT_ACT, dim, 2);
 }
 
 void grad_grouped_linear(Graph *g, Oid op, const Tid *dout, Tid *din) {
@@ -328,8 +309,7 @@ weft_status infer_grouped_bias(Graph *g, Op *op, weft_error *e) {
   /* a row of each expert is a vector, as other biases are */
   if (b->kind == T_PARAM) g->param.at[b->index].decay = false;
   Dim dim[2] = {x->dim[0], x->dim[1]};
-  op_result(g, op, 0, DT_ACT, dim, 2);
-  return WEFT_OK;
+  return op_result(g, op, 0, DT_ACT, dim, 2);
 }
 
 void grad_grouped_bias(Graph *g, Oid op, const Tid *dout, Tid *din) {
@@ -346,13 +326,10 @@ weft_status infer_combine(Graph *g, Op *op, weft_error *e) {
       x->dim[0].size != w->dim[0].size * w->dim[1].size)
     return shape_error(g, op, e, "needs rows (R,C), weights of route, rows of permute");
   Dim dim[2] = {w->dim[0], x->dim[1]};
-  op_result(g, op, 0, DT_ACT, dim, 2);
-  return WEFT_OK;
+  return op_result(g, op, 0, DT_ACT, dim, 2);
 }
 
-void grad_combine(Graph *g, Oid op, const Tid *dout, Tid *din) {
-  BACKWARD(g, op, dout, din, OP_combine_dx, (X0, X1, X2, DY0), (0, 1));
-}
+GRAD(grad_combine, OP_combine_dx, (X0, X1, X2, DY0), (0, 1))
 
 /* ---- costs ---- each row meets the weight of one expert */
 
@@ -364,8 +341,6 @@ static double grouped(const Tensor *rows, const Tensor *w) {
 double cost_grouped(const Graph *g, const Op *op) {
   return grouped(&g->t.at[op->in[0]], &g->t.at[op->in[1]]);
 }
-
-double cost_grouped_dx(const Graph *g, const Op *op) { return cost_grouped(g, op); }
 
 double cost_grouped_dw(const Graph *g, const Op *op) {
   return grouped(&g->t.at[op->in[0]], &g->t.at[op->out[0]]);

@@ -28,10 +28,7 @@ weft_status infer_rope(Graph *g, Op *op, weft_error *e) {
                          turning / 2);
   if (a->length_scale != 0 && a->length < 1)
     return shape_error(g, op, e, "length_scale needs a length above 0");
-  Dim dim[MAX_DIM];
-  memcpy(dim, x->dim, sizeof dim);
-  op_result(g, op, 0, DT_ACT, dim, 3);
-  return WEFT_OK;
+  return op_result(g, op, 0, DT_ACT, x->dim, 3);
 }
 
 /* The transpose of a rotation is the rotation back. */
@@ -68,9 +65,7 @@ weft_status infer_split_heads(Graph *g, Op *op, weft_error *e) {
   return WEFT_OK;
 }
 
-void grad_split_heads(Graph *g, Oid op, const Tid *dout, Tid *din) {
-  BACKWARD(g, op, dout, din, OP_join_heads, (DY0, DY1), (0));
-}
+GRAD(grad_split_heads, OP_join_heads, (DY0, DY1), (0))
 
 weft_status infer_join_heads(Graph *g, Op *op, weft_error *e) {
   const Tensor *x = op_in(g, op, 0), *y = op_in(g, op, 1);
@@ -87,11 +82,8 @@ weft_status infer_join_heads(Graph *g, Op *op, weft_error *e) {
   Dim dim[MAX_DIM];
   memcpy(dim, x->dim, sizeof dim);
   dim[last] = dim_of_heads(&dim[last], part, d);
-  op_result(g, op, 0, DT_ACT, dim, last + 1);
-  return WEFT_OK;
+  return op_result(g, op, 0, DT_ACT, dim, last + 1);
 }
 
 /* Of a part that all heads share: the sum over them. */
-void grad_join_heads(Graph *g, Oid op, const Tid *dout, Tid *din) {
-  BACKWARD(g, op, dout, din, OP_split_heads, (DY0), (0, 1));
-}
+GRAD(grad_join_heads, OP_split_heads, (DY0), (0, 1))

@@ -10,8 +10,7 @@ weft_status infer_ce_max(Graph *g, Op *op, weft_error *e) {
   Dim dim[MAX_DIM];
   memcpy(dim, x->dim, sizeof dim);
   if (!op->attr.vocab) op->attr.vocab = (int32_t)dim[x->ndim - 1].size;
-  op_result(g, op, 0, DT_F32, dim, x->ndim - 1);
-  return WEFT_OK;
+  return op_result(g, op, 0, DT_F32, dim, x->ndim - 1);
 }
 
 weft_status infer_ce_sum(Graph *g, Op *op, weft_error *e) {
@@ -28,8 +27,7 @@ weft_status infer_ce_sum(Graph *g, Op *op, weft_error *e) {
   memcpy(dim, x->dim, sizeof dim);
   if (!op->attr.vocab) op->attr.vocab = (int32_t)dim[ndim - 1].size;
   dim[ndim - 1] = (Dim){.size = 2};
-  op_result(g, op, 0, DT_F32, dim, ndim);
-  return WEFT_OK;
+  return op_result(g, op, 0, DT_F32, dim, ndim);
 }
 
 int ce_loss_sources(const Op *op) {
@@ -58,14 +56,7 @@ weft_status infer_ce_loss(Graph *g, Op *op, weft_error *e) {
       !same_rows(s, labels, labels->ndim) || s->dim[s->ndim - 1].size != 2)
     return shape_error(g, op, e, "needs what ce_sum made, and labels");
   Dim one = {.size = 1};
-  op_result(g, op, 0, DT_F32, &one, 1);
-  return WEFT_OK;
+  return op_result(g, op, 0, DT_F32, &one, 1);
 }
 
-/* The loss's gradient is a number; ce_sum, which knows the logits, turns it into theirs.
- * The maximum only shifts the exponent, so nothing flows through it. */
-void grad_ce_loss(Graph *g, Oid op, const Tid *dout, Tid *din) { din[0] = dout[0]; }
-
-void grad_ce_sum(Graph *g, Oid op, const Tid *dout, Tid *din) {
-  BACKWARD(g, op, dout, din, OP_ce_dx, (X0, X1, X2, Y0, DY0), (0));
-}
+GRAD(grad_ce_sum, OP_ce_dx, (X0, X1, X2, Y0, DY0), (0))

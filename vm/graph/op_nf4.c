@@ -19,6 +19,5 @@ weft_status infer_nf4(Graph *g, Op *op, weft_error *e) {
       scales->dim[1].size != w[1].size / NF4_BLOCK ||
       groups->dim[0].size != (blocks + NF4_GROUP - 1) / NF4_GROUP + 1)
     return shape_error(g, op, e, "scales and groups are of another weight");
-  op_result(g, op, 0, DT_ACT, w, 2);
-  return WEFT_OK;
+  return op_result(g, op, 0, DT_ACT, w, 2);
 }

@@ -21,8 +21,7 @@ weft_status infer_rmsnorm(Graph *g, Op *op, weft_error *e) {
   memcpy(dim, x->dim, sizeof dim);
   op_result(g, op, 0, DT_ACT, dim, ndim);
   dim[ndim - 1] = dim_of_groups(&dim[ndim - 1], groups);
-  op_result(g, op, 1, DT_F32, dim, ndim);
-  return WEFT_OK;
+  return op_result(g, op, 1, DT_F32, dim, ndim);
 }
 
 void grad_rmsnorm(Graph *g, Oid op, const Tid *dout, Tid *din) {
@@ -41,8 +40,7 @@ weft_status infer_layernorm(Graph *g, Op *op, weft_error *e) {
   memcpy(dim, x->dim, sizeof dim);
   op_result(g, op, 0, DT_ACT, dim, ndim);
   dim[ndim - 1] = (Dim){.size = 2};
-  op_result(g, op, 1, DT_F32, dim, ndim);
-  return WEFT_OK;
+  return op_result(g, op, 1, DT_F32, dim, ndim);
 }
 
 void grad_layernorm(Graph *g, Oid op, const Tid *dout, Tid *din) {
@@ -56,6 +54,4 @@ weft_status infer_center(Graph *g, Op *op, weft_error *e) {
 }
 
 /* It is its own transpose. */
-void grad_center(Graph *g, Oid op, const Tid *dout, Tid *din) {
-  BACKWARD(g, op, dout, din, OP_center, (DY0), (0));
-}
+GRAD(grad_center, OP_center, (DY0), (0))

@@ -11,12 +11,6 @@ static weft_status need_f32(Graph *g, const Op *op, int i, int ndim, weft_error 
                      i + 1);
 }
 
-static void like_rows(Graph *g, Op *op, const Tensor *of, int ndim) {
-  Dim dim[MAX_DIM];
-  memcpy(dim, of->dim, sizeof dim);
-  op_result(g, op, 0, DT_F32, dim, ndim);
-}
-
 /* ---- tokens ---- */
 
 weft_status infer_ce_losses(Graph *g, Op *op, weft_error *e) {
@@ -24,43 +18,32 @@ weft_status infer_ce_losses(Graph *g, Op *op, weft_error *e) {
   if (labels->dtype != DT_I32 || s->dtype != DT_F32 || s->ndim != labels->ndim + 1 ||
       !same_rows(s, labels, labels->ndim) || s->dim[s->ndim - 1].size != 2)
     return shape_error(g, op, e, "needs what ce_sum made, and labels");
-  like_rows(g, op, s, s->ndim - 1);
-  return WEFT_OK;
+  return op_result(g, op, 0, DT_F32, s->dim, s->ndim - 1);
 }
-
-/* As of ce_loss: ce_sum turns the gradients of losses into those of its logits. */
-void grad_ce_losses(Graph *g, Oid op, const Tid *dout, Tid *din) { din[0] = dout[0]; }
 
 weft_status infer_label_mask(Graph *g, Op *op, weft_error *e) {
   const Tensor *labels = op_in(g, op, 0);
   if (labels->dtype != DT_I32) return shape_error(g, op, e, "labels must be integers");
-  like_rows(g, op, labels, labels->ndim);
-  return WEFT_OK;
+  return op_result(g, op, 0, DT_F32, labels->dim, labels->ndim);
 }
 
 /* ---- sums ---- */
 
 weft_status infer_row_sums(Graph *g, Op *op, weft_error *e) {
   TRY(need_f32(g, op, 0, 2, e));
-  like_rows(g, op, op_in(g, op, 0), 1);
-  return WEFT_OK;
+  return op_result(g, op, 0, DT_F32, op_in(g, op, 0)->dim, 1);
 }
 
-void grad_row_sums(Graph *g, Oid op, const Tid *dout, Tid *din) {
-  BACKWARD(g, op, dout, din, OP_spread, (DY0), (0));
-}
+GRAD(grad_row_sums, OP_spread, (DY0), (0))
 
 weft_status infer_sum_all(Graph *g, Op *op, weft_error *e) {
   if (op_in(g, op, 0)->dtype != DT_F32)
     return shape_error(g, op, e, "operand 1 must be f32");
   Dim one = {.size = 1};
-  op_result(g, op, 0, DT_F32, &one, 1);
-  return WEFT_OK;
+  return op_result(g, op, 0, DT_F32, &one, 1);
 }
 
-void grad_sum_all(Graph *g, Oid op, const Tid *dout, Tid *din) {
-  BACKWARD(g, op, dout, din, OP_spread, (DY0), (0));
-}
+GRAD(grad_sum_all, OP_spread, (DY0), (0))
 
 /* ---- pairs ---- */
 
@@ -75,9 +58,7 @@ weft_status infer_split_pairs(Graph *g, Op *op, weft_error *e) {
   return WEFT_OK;
 }
 
-void grad_split_pairs(Graph *g, Oid op, const Tid *dout, Tid *din) {
-  BACKWARD(g, op, dout, din, OP_join_pairs, (DY0, DY1), (0));
-}
+GRAD(grad_split_pairs, OP_join_pairs, (DY0, DY1), (0))
 
 /* ---- elements ---- */
 
@@ -86,15 +67,9 @@ void grad_divide(Graph *g, Oid op, const Tid *dout, Tid *din) {
   BACKWARD(g, op, dout, din, OP_divide_db, (X1, Y0, DY0), (1));
 }
 
-void grad_offset(Graph *g, Oid op, const Tid *dout, Tid *din) { din[0] = dout[0]; }
+GRAD(grad_exponential, OP_mul, (DY0, Y0), (0))
 
-void grad_exponential(Graph *g, Oid op, const Tid *dout, Tid *din) {
-  BACKWARD(g, op, dout, din, OP_mul, (DY0, Y0), (0));
-}
-
-void grad_log_sigmoid(Graph *g, Oid op, const Tid *dout, Tid *din) {
-  BACKWARD(g, op, dout, din, OP_log_sigmoid_dx, (X0, DY0), (0));
-}
+GRAD(grad_log_sigmoid, OP_log_sigmoid_dx, (X0, DY0), (0))
 
 /* ---- divergences ---- in two steps, as cross entropy: sums over a slice of the
  * vocabulary, then what the rows come to */
@@ -128,24 +103,14 @@ weft_status infer_divergence_sums(Graph *g, Op *op, weft_error *e) {
   Dim dim[MAX_DIM];
   memcpy(dim, x->dim, sizeof dim);
   dim[last] = (Dim){.size = 2};
-  op_result(g, op, 0, DT_F32, dim, last + 1);
-  return WEFT_OK;
+  return op_result(g, op, 0, DT_F32, dim, last + 1);
 }
 
-void grad_divergence_sums(Graph *g, Oid op, const Tid *dout, Tid *din) {
-  BACKWARD(g, op, dout, din, OP_divergence_dx, (X0, X1, X2, X3, X4, X5, X6, Y0, DY0),
-           (0));
-}
+GRAD(grad_divergence_sums, OP_divergence_dx, (X0, X1, X2, X3, X4, X5, X6, Y0, DY0), (0))
 
 weft_status infer_divergence_rows(Graph *g, Op *op, weft_error *e) {
   const Tensor *d = op_in(g, op, 0);
   if (d->dtype != DT_F32 || d->ndim < 2 || d->dim[d->ndim - 1].size != 2)
     return shape_error(g, op, e, "needs what divergence_sums made");
-  like_rows(g, op, d, d->ndim - 1);
-  return WEFT_OK;
-}
-
-/* The gradient of a row is a number, which divergence_sums turns into that of logits. */
-void grad_divergence_rows(Graph *g, Oid op, const Tid *dout, Tid *din) {
-  din[0] = dout[0];
+  return op_result(g, op, 0, DT_F32, d->dim, d->ndim - 1);
 }

@@ -40,10 +40,7 @@ weft_status infer_causal_conv(Graph *g, Op *op, weft_error *e) {
   if (w->ndim != 3 || w->dim[0].size != x->dim[2].size || w->dim[1].size != 1)
     return shape_error(g, op, e, "the weight of %lld features must be (%lld, 1, kernel)",
                        (long long)x->dim[2].size, (long long)x->dim[2].size);
-  Dim dim[MAX_DIM];
-  memcpy(dim, x->dim, sizeof dim);
-  op_result(g, op, 0, DT_ACT, dim, 3);
-  return WEFT_OK;
+  return op_result(g, op, 0, DT_ACT, x->dim, 3);
 }
 
 void grad_causal_conv(Graph *g, Oid op, const Tid *dout, Tid *din) {
@@ -130,10 +127,7 @@ weft_status infer_ssm_scan(Graph *g, Op *op, weft_error *e) {
   for (int i = 3; i < 6; i++) TRY(need_numbers(g, op, i, e));
   TRY(check_starts(g, op, 6, e));
   TRY(check_scan(g, op, e));
-  Dim dim[MAX_DIM];
-  memcpy(dim, op_in(g, op, 0)->dim, sizeof dim);
-  op_result(g, op, 0, DT_ACT, dim, 3);
-  return WEFT_OK;
+  return op_result(g, op, 0, DT_ACT, op_in(g, op, 0)->dim, 3);
 }
 
 void grad_ssm_scan(Graph *g, Oid op, const Tid *dout, Tid *din) {

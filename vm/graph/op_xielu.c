@@ -19,10 +19,7 @@ weft_status infer_xielu(Graph *g, Op *op, weft_error *e) {
   }
   if (!(op->attr.eps <= 0))
     return shape_error(g, op, e, "eps must be at most 0, got %g", (double)op->attr.eps);
-  Dim dim[MAX_DIM];
-  memcpy(dim, x->dim, sizeof dim);
-  op_result(g, op, 0, DT_ACT, dim, x->ndim);
-  return WEFT_OK;
+  return op_result(g, op, 0, DT_ACT, x->dim, x->ndim);
 }
 
 void grad_xielu(Graph *g, Oid op, const Tid *dout, Tid *din) {

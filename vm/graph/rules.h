@@ -34,9 +34,9 @@ typedef double CostRule(const Graph *g, const Op *op);
 
 #pragma pop_macro("NULL")
 
-/* The operand of an attention op that holds sinks, or -1. */
 /* Whether the second operand of route is a bias of each expert: else it is keys. */
 bool route_has_bias(const Graph *g, const Op *op);
+/* The operand of an attention op that holds sinks, or -1. */
 int attention_sinks_operand(const Graph *g, const Op *op);
 /* The operand of a ce_loss that holds sources, or -1. */
 int ce_loss_sources(const Op *op);
@@ -53,8 +53,8 @@ double ssm_scan_flops(double tokens, double heads, double p, double groups, doub
 
 /* Operand or result number i of op. */
 static inline Tensor *op_in(Graph *g, const Op *op, int i) { return &g->t.at[op->in[i]]; }
-/* Makes result i of op. */
-void op_result(Graph *g, Op *op, int i, DType dt, const Dim *dim, int ndim);
+/* Makes result i of op, which cannot fail; `dim` may be that of a tensor of g. */
+weft_status op_result(Graph *g, Op *op, int i, DType dt, const Dim *dim, int ndim);
 /* A dimension with one element for each of n groups of `x`; of heads it is cut as they
  * are. */
 Dim dim_of_groups(const Dim *x, int64_t n);
@@ -91,6 +91,11 @@ void backward(Graph *g, Oid fwd, const Tid *dout, Tid *din, Backward b);
                       (const int[]){UNWRAP results},                                     \
                       LEN(((const int[]){UNWRAP results}))})
 #define UNWRAP(...) __VA_ARGS__
+/* The gradient rule of an op that has one backward op. */
+#define GRAD(name, opcode, roles, results)                                               \
+  void name(Graph *g, Oid op, const Tid *dout, Tid *din) {                               \
+    BACKWARD(g, op, dout, din, opcode, roles, results);                                  \
+  }
 /* Shorthand for roles. */
 enum {
   X0 = ROLE_IN,
@@ -104,9 +109,7 @@ enum {
   Y1,
   Y2,
   DY0 = ROLE_DOUT,
-  DY1,
-  DY2,
-  DY3
+  DY1
 };
 
 #endif
