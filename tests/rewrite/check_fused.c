@@ -5,7 +5,7 @@
 
 #include "bindings/api/job.h"
 #include "tests/harness/plan_bits.h"
-#include "vm/rewrite/fuse_ops.h"
+#include "vm/rewrite/passes.h"
 
 static Arena *arena;
 static void setup(void) { arena = arena_new(NULL); }
@@ -191,7 +191,7 @@ END_TEST
 
 /* ---- plans ---- */
 
-/* Weights that cannot be one matrix (fused_projections.h): products stay as they are. */
+/* Weights that cannot be one matrix (fused_projections.c): products stay as they are. */
 #define APART                                                                            \
   "model.hidden_size=72", "model.num_attention_heads=4", "model.num_key_value_heads=2",  \
       "model.intermediate_size=100"

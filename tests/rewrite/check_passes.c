@@ -5,8 +5,8 @@
 
 #include "tests/harness/one_rank_pair.h"
 #include "vm/base/rng.h"
-#include "vm/rewrite/autodiff.h"
 #include "vm/rewrite/fold_layers.h"
+#include "vm/rewrite/passes.h"
 #include "vm/lower/lower.h"
 #include "vm/storage/holes.h"
 

@@ -44,7 +44,7 @@ typedef struct UnitCode {
    * accumulates, so one that is fresh is cleared before it. */
   int16_t *grad_bit;
   bool *joined; /* for each parameter: part of a fused projection, it must be right behind
-                   the next one in memory (fused_projections.h) */
+                   the next one in memory (fused_projections.c) */
   /* Edges of other units that each body reads: indices within the unit, by first use. */
   struct UnitReads {
     int32_t *edge;

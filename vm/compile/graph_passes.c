@@ -9,17 +9,9 @@
 #include "graph_passes.h"
 
 #include "vm/code/unfold_layers.h"
-#include "vm/rewrite/adapters.h"
-#include "vm/rewrite/autodiff.h"
-#include "vm/rewrite/drop_unread.h"
-#include "vm/rewrite/chunked_loss.h"
 #include "vm/rewrite/fp8_linears.h"
-#include "vm/rewrite/fuse_ops.h"
-#include "vm/rewrite/fused_projections.h"
-#include "vm/rewrite/quantized_base.h"
+#include "vm/rewrite/passes.h"
 #include "vm/rewrite/recompute.h"
-#include "vm/rewrite/trainable.h"
-#include "vm/rewrite/wgrad_split.h"
 #include "vm/base/budget.h"
 #include "vm/base/strict.h"
 

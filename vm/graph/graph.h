@@ -144,7 +144,7 @@ typedef struct Tensor {
   uint8_t dtype;    /* DType */
   uint8_t ndim;
   bool joined; /* a parameter, or its gradient, and those behind it: see
-                  fused_projections.h */
+                  fused_projections.c */
   Dim dim[MAX_DIM];
   Place place;   /* after shard() */
   Oid producer;  /* -1 for params and inputs */
@@ -287,7 +287,7 @@ typedef struct Param {
   double alpha;     /* of an adapter: see plan_adapter_scale */
   bool saved;       /* of the model, and learns beside its adapter */
   bool decay;       /* weight decay applies: a matrix, and no biases of experts */
-  bool frozen;      /* does not learn: see vm/rewrite/trainable.h */
+  bool frozen;      /* does not learn: see vm/rewrite/trainable.c */
   int32_t group;    /* Plan.group that it is in, from 1; 0: none */
   float share;      /* of a router's bias, which chooses: of all choices those that an
                        expert should get; 0: stepped by the optimizer */

@@ -52,7 +52,7 @@ typedef struct ParamGroup {
   double weight_decay; /* instead of the optimizer's */
 } ParamGroup;
 
-/* As the plan's precision says, or in 4 bits: see vm/rewrite/quantized_base.h. */
+/* As the plan's precision says, or in 4 bits: see vm/rewrite/quantized_base.c. */
 typedef enum { BASE_UNQUANTIZED, BASE_NF4 } BaseStorage;
 /* Where an adapter drops: what A reads, as PEFT does, or what B gives. */
 typedef enum { DROPS_PRE, DROPS_POST } DropoutPosition;
@@ -70,7 +70,7 @@ typedef struct ModuleNames {
 } ModuleNames;
 
 /* Low-rank adapters (LoRA, arXiv:2106.09685) of linears and experts: see
- * vm/rewrite/adapters.h. */
+ * vm/rewrite/adapters.c. */
 typedef struct Adapter {
   int64_t rank;   /* 0: the plan has none */
   double alpha;   /* 0: as rank. What an adapter adds is multiplied by alpha / rank, */

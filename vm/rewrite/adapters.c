@@ -17,9 +17,10 @@
  * A) @ B), the norms over the inputs of each output feature, which is without dropout the
  * last term alone. Magnitudes begin as the norms of the base. Where the plan drops what
  * an adapter adds, in the place of what it reads, that is (x @ A) @ B. */
-#include "adapters.h"
+#include "passes.h"
 
 #include "adapter_targets.h"
+#include "rewrite.h"
 #include "vm/graph/packed_modules.h"
 
 #include <math.h>
@@ -170,32 +171,13 @@ static weft_status adapt(Adapting *x, Oid id, AdapterTarget as, weft_error *e) {
   return write_op(&p, OP_add, (Tid[]){y, high}, 2, NULL, NULL, &x->now[y], e);
 }
 
-/* Copies an op of the model behind those that are written so far. */
-static Oid copy_op(Adapting *x, const Op *from) {
-  Graph *g = x->g;
-  Oid id = g->op.n;
-  Op *op = VEC_PUSH(g->arena, g->op);
-  *op = *from;
-  op->in = arena_copy(g->arena, from->in, sizeof *op->in * (size_t)op->nin);
-  for (int k = 0; k < op->nin; k++) op->in[k] = x->now[op->in[k]];
-  for (int k = 0; k < op->nout; k++) g->t.at[op->out[k]].producer = id;
-  return id;
-}
-
-static weft_status write_all(Adapting *x, weft_error *e) {
-  Graph *g = x->g;
-  const Op *from = g->op.at;
-  int n = g->op.n, unit = g->open_unit;
-  g->op.at = NULL, g->op.n = g->op.cap = 0;
-  for (int i = 0; i < n; i++) {
-    if (i == 0 || g->open_unit != from[i].unit) x->linear = 0;
-    g->open_unit = from[i].unit;
-    Oid id = copy_op(x, &from[i]);
-    if (x->target[i].rank) TRY(adapt(x, id, x->target[i], e));
-    x->linear += from[i].code == OP_linear && !from[i].second;
-  }
-  g->open_unit = unit;
-  g->forward_ops = g->op.n;
+static weft_status write_one(void *ud, int i, const Op *from, bool begins,
+                             weft_error *e) {
+  Adapting *x = ud;
+  if (begins) x->linear = 0;
+  Oid id = rewrite_copy(x->g, from, x->now);
+  if (x->target[i].rank) TRY(adapt(x, id, x->target[i], e));
+  x->linear += from->code == OP_linear && !from->second;
   return WEFT_OK;
 }
 
@@ -210,7 +192,7 @@ bool adapters(Graph *g, const Plan *plan, Diags *d) {
   for (int i = 0; i < g->t.n; i++) x.now[i] = i;
   for (int i = 0; i < g->param.n; i++)
     g->param.at[i].saved = saved[i], g->param.at[i].frozen = !saved[i];
-  if (write_all(&x, &e) == WEFT_OK) return true;
+  if (rewrite_all(g, write_one, &x, &e) == WEFT_OK) return true;
   diag_error(d, "adapter", "adapter", "%s", e.text);
   return false;
 }

@@ -10,7 +10,9 @@
  * A tensor learns if it is a parameter that is not frozen or depends on one. Others have
  * no gradient, and ops that would compute nothing but such gradients are left out, so the
  * backward ends where nothing before it learns, and nothing is saved for it there. */
-#include "autodiff.h"
+#include "passes.h"
+
+#include "rewrite.h"
 
 typedef struct Contribution {
   Tid t;
@@ -201,17 +203,6 @@ static void find_learning(Autodiff *ad) {
   }
 }
 
-/* Removes the ops from `first` on that are not kept. */
-static void remove_ops(Graph *g, int first, const bool *keep) {
-  int n = first;
-  for (int i = first; i < g->op.n; i++) {
-    const Op op = g->op.at[i];
-    for (int k = 0; k < op.nout; k++) g->t.at[op.out[k]].producer = keep[i] ? n : -1;
-    if (keep[i]) g->op.at[n++] = op;
-  }
-  g->op.n = n;
-}
-
 /* Removes backward ops whose results are no gradient of what learns. A result beside one
  * that is needed stays, but it is not the gradient of its parameter. */
 static void drop_frozen(Autodiff *ad) {
@@ -223,15 +214,14 @@ static void drop_frozen(Autodiff *ad) {
   }
   for (int i = g->op.n - 1; i >= g->forward_ops; i--) {
     const Op *op = &g->op.at[i];
-    for (int k = 0; k < op->nout; k++) keep[i] |= live[op->out[k]];
-    for (int k = 0; k < op->nin && keep[i]; k++) live[op->in[k]] = true;
+    keep[i] = rewrite_live(op, false, live);
     for (int k = 0; k < op->nout; k++) {
       Tensor *t = &g->t.at[op->out[k]];
       const Tensor *of = t->grad_of >= 0 ? &g->t.at[t->grad_of] : NULL;
       if (of && of->kind == T_PARAM && g->param.at[of->index].frozen) t->grad_of = -1;
     }
   }
-  remove_ops(g, g->forward_ops, keep);
+  rewrite_remove(g, g->forward_ops, keep);
 }
 
 /* Tags backward ops: I if a gradient that leaves the unit depends on it, else W, which
@@ -271,12 +261,9 @@ static void drop_unused(Graph *g) {
   bool *live = NEW_N(g->arena, bool, g->t.n), *keep = NEW_N(g->arena, bool, g->op.n);
   live[g->loss] = true;
   if (g->told >= 0) live[g->told] = true;
-  for (int i = g->op.n - 1; i >= 0; i--) {
-    const Op *op = &g->op.at[i];
-    for (int k = 0; k < op->nout; k++) keep[i] |= live[op->out[k]];
-    for (int k = 0; k < op->nin && keep[i]; k++) live[op->in[k]] = true;
-  }
-  remove_ops(g, 0, keep);
+  for (int i = g->op.n - 1; i >= 0; i--)
+    keep[i] = rewrite_live(&g->op.at[i], false, live);
+  rewrite_remove(g, 0, keep);
 }
 
 void forward_alone(Graph *g) {

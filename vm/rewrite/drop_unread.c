@@ -1,10 +1,12 @@
-/* drop_unread.c - see drop_unread.h.
+/* drop_unread.c - leaves out what a sharded backward moves although no op reads it.
  *
  * A kernel may have more results than something learns from: attention gives the
  * gradients of queries, keys and values also where an adapter is on the queries alone.
  * Over cp those of keys and values then travel around a ring unread; and a
  * message that no op waits for would arrive in memory that another tensor has by then. */
-#include "drop_unread.h"
+#include "passes.h"
+
+#include "rewrite.h"
 
 static bool moves(int code) {
   return code == OP_acc || code == OP_slice ||
@@ -18,18 +20,12 @@ static bool is_gradient(const Graph *logical, const Tensor *t) {
 /* Readers are later in the list, so one pass from the end suffices. */
 void drop_unread(const Graph *logical, Graph *g) {
   bool *read = NEW_N(g->arena, bool, g->t.n), *keep = NEW_N(g->arena, bool, g->op.n);
-  int n = 0;
   for (int i = g->op.n - 1; i >= 0; i--) {
     const Op *op = &g->op.at[i];
-    keep[i] = op->phase == PH_F || !moves(op->code);
+    bool needed = op->phase == PH_F || !moves(op->code);
     for (int k = 0; k < op->nout; k++)
-      keep[i] |= read[op->out[k]] || is_gradient(logical, &g->t.at[op->out[k]]);
-    for (int k = 0; k < op->nin && keep[i]; k++) read[op->in[k]] = true;
+      needed |= is_gradient(logical, &g->t.at[op->out[k]]);
+    keep[i] = rewrite_live(op, needed, read);
   }
-  for (int i = 0; i < g->op.n; i++) {
-    const Op op = g->op.at[i];
-    for (int k = 0; k < op.nout; k++) g->t.at[op.out[k]].producer = keep[i] ? n : -1;
-    if (keep[i]) g->op.at[n++] = op;
-  }
-  g->op.n = n;
+  rewrite_remove(g, 0, keep);
 }

@@ -1,4 +1,4 @@
-/* fused_projections.c - fused QKV and gate-up projections; see fused_projections.h.
+/* fused_projections.c - fused QKV and gate-up projections.
  *
  * Several weights become one matrix W: y = x W gives their results concatenated, dx = dy
  * W is the sum over all of them, dW has the gradients of all. The ops are those of one

@@ -7,15 +7,17 @@
  * that are stored and need no rule for them. Those of the backward are made again
  * (recompute_policy.c). As bitsandbytes does, all linears of layers are stored so, with
  * or without an adapter, and the head and the embedding stay. */
-#include "quantized_base.h"
+#include "passes.h"
 
+#include "rewrite.h"
 #include "vm/base/nf4.h"
 
 typedef struct Quantizing {
   Graph *g;
   Tid (*scales)[2]; /* of each tensor that is stored so, its scales; */
-  Tid *now;         /* what ops of the open unit read in its place, -1 */
+  Tid *now;         /* what ops of the open unit read in its place, -1: not yet made */
   bool *stored;
+  int tensors; /* of the graph as it was */
 } Quantizing;
 
 /* Whether only linears of layers read a weight, and what asks for its norms. */
@@ -98,32 +100,13 @@ static weft_status make(Quantizing *q, const Op *reader, Tid t, weft_error *e) {
   return graph_op(q->g, OP_nf4, in, 3, NULL, reader->name, reader->line, &q->now[t], e);
 }
 
-static weft_status copy_op(Quantizing *q, const Op *from, weft_error *e) {
-  Graph *g = q->g;
-  for (int k = 0; k < from->nin; k++)
-    if (q->stored[from->in[k]]) TRY(make(q, from, from->in[k], e));
-  Op *op = VEC_PUSH(g->arena, g->op);
-  *op = *from;
-  op->in = arena_copy(g->arena, from->in, sizeof *op->in * (size_t)op->nin);
-  for (int k = 0; k < op->nin; k++)
-    if (q->stored[op->in[k]]) op->in[k] = q->now[op->in[k]];
-  for (int k = 0; k < op->nout; k++) g->t.at[op->out[k]].producer = g->op.n - 1;
-  return WEFT_OK;
-}
-
-static weft_status write_all(Quantizing *q, int tensors, weft_error *e) {
-  Graph *g = q->g;
-  const Op *from = g->op.at;
-  int n = g->op.n, unit = g->open_unit;
-  g->op.at = NULL, g->op.n = g->op.cap = 0;
-  for (int i = 0; i < n; i++) {
-    if (i == 0 || g->open_unit != from[i].unit)
-      for (int t = 0; t < tensors; t++) q->now[t] = -1;
-    g->open_unit = from[i].unit;
-    TRY(copy_op(q, &from[i], e));
-  }
-  g->open_unit = unit;
-  g->forward_ops = g->op.n;
+static weft_status write_one(void *ud, int i, const Op *from, bool begins,
+                             weft_error *e) {
+  Quantizing *q = ud;
+  for (int t = 0; t < q->tensors && begins; t++)
+    if (q->stored[t]) q->now[t] = -1;
+  for (int k = 0; k < from->nin; k++) TRY(make(q, from, from->in[k], e));
+  rewrite_copy(q->g, from, q->now);
   return WEFT_OK;
 }
 
@@ -152,14 +135,16 @@ static weft_status store_all(Quantizing *q, Diags *d, int *found, weft_error *e)
 }
 
 bool quantized_base(Graph *g, const Plan *plan, Diags *d) {
-  int errors = d->errors, found = 0, tensors = g->t.n;
+  int errors = d->errors, found = 0;
   /* each weight makes two parameters, which are read as they are */
-  int most = tensors + 2 * g->param.n + g->op.n;
+  int most = g->t.n + 2 * g->param.n + g->op.n;
   Quantizing q = {.g = g,
                   .scales =
                       (void *)arena_alloc(g->arena, sizeof *q.scales * (size_t)most),
                   .now = NEW_N(g->arena, Tid, most),
-                  .stored = NEW_N(g->arena, bool, most)};
+                  .stored = NEW_N(g->arena, bool, most),
+                  .tensors = g->t.n};
+  for (int t = 0; t < q.tensors; t++) q.now[t] = t;
   weft_error e = NO_ERROR;
   weft_status st = store_all(&q, d, &found, &e);
   if (d->errors > errors) return false;
@@ -167,7 +152,7 @@ bool quantized_base(Graph *g, const Plan *plan, Diags *d) {
     diag_error(d, "adapter", "adapter.base", "the model has no linear in a layer");
     return false;
   }
-  if (st == WEFT_OK) st = write_all(&q, tensors, &e);
+  if (st == WEFT_OK) st = rewrite_all(g, write_one, &q, &e);
   if (st == WEFT_OK) return true;
   diag_error(d, "adapter", "adapter.base", "%s", e.text);
   return false;

@@ -49,3 +49,45 @@ void rewrite_end(Rewriter *r) {
   }
   g->op.n = n;
 }
+
+/* ---- without a Rewriter ---- */
+
+bool rewrite_live(const Op *op, bool keep, bool *live) {
+  for (int k = 0; k < op->nout; k++) keep |= live[op->out[k]];
+  for (int k = 0; k < op->nin && keep; k++) live[op->in[k]] = true;
+  return keep;
+}
+
+void rewrite_remove(Graph *g, int first, const bool *keep) {
+  int n = first;
+  for (int i = first; i < g->op.n; i++) {
+    const Op op = g->op.at[i];
+    for (int k = 0; k < op.nout; k++) g->t.at[op.out[k]].producer = keep[i] ? n : -1;
+    if (keep[i]) g->op.at[n++] = op;
+  }
+  g->op.n = n;
+}
+
+Oid rewrite_copy(Graph *g, const Op *from, const Tid *now) {
+  Oid id = g->op.n;
+  Op *op = VEC_PUSH(g->arena, g->op);
+  *op = *from;
+  op->in = arena_copy(g->arena, from->in, sizeof *op->in * (size_t)op->nin);
+  for (int k = 0; k < op->nin; k++) op->in[k] = now[op->in[k]];
+  for (int k = 0; k < op->nout; k++) g->t.at[op->out[k]].producer = id;
+  return id;
+}
+
+weft_status rewrite_all(Graph *g, WriteOp *write, void *ud, weft_error *e) {
+  const Op *from = g->op.at;
+  int n = g->op.n, unit = g->open_unit;
+  g->op.at = NULL, g->op.n = g->op.cap = 0;
+  for (int i = 0; i < n; i++) {
+    bool begins = i == 0 || g->open_unit != from[i].unit;
+    g->open_unit = from[i].unit;
+    TRY(write(ud, i, &from[i], begins, e));
+  }
+  g->open_unit = unit;
+  g->forward_ops = g->op.n;
+  return WEFT_OK;
+}

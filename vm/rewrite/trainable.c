@@ -4,9 +4,7 @@
  * A pattern names a parameter, or a module with all parameters in it. A tied weight also
  * has the name of each module that reads it; it is one parameter, so what one of its
  * names says holds for all. */
-#include "trainable.h"
-
-#include "vm/shard/shard.h"
+#include "passes.h"
 
 typedef struct Marker {
   Graph *g;

@@ -238,7 +238,7 @@ typedef struct Sharded {
   Place sources_place; /* of the sums for each source of a blend */
   int sources;         /* 0: the loss has none */
   Joined **joined;     /* of each parameter, or NULL; NULL if there are none: see
-                          fused_projections.h */
+                          fused_projections.c */
   int copies;          /* tp ranks that share a key-value head */
 } Sharded;
 /* Checks the invariants of the result, those of gradients only if it `trains`; the error
