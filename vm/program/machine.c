@@ -9,7 +9,8 @@ static int64_t cost_of(const Machine *m, int pp, const Instr *in) {
   return m->costs ? m->costs->cost(m->costs->ud, pp, in) : 0;
 }
 
-void machine_compute(Machine *m, int pp, int64_t kernels, int64_t ticks) {
+/* The compute queue works: of `ticks` so many are kernels. */
+static void queue_computes(Machine *m, int pp, int64_t kernels, int64_t ticks) {
   RankState *r = &m->rank[pp];
   int64_t slower = (int64_t)((double)kernels * r->beside);
   if (ticks > 0) rates_cores(m, pp, m->walk.rank[pp].now);
@@ -150,14 +151,14 @@ static bool call(Machine *m, int pp, const Instr *in) {
   bool one_step = machine_shares(m) ? s->closed : bytes_clean(r, k, s);
   if (one_step && !machine_shares(m) && behind_the_stream(m, pp, s)) return false;
   int64_t cost = cost_of(m, pp, in);
-  machine_compute(m, pp, cost, cost);
+  queue_computes(m, pp, cost, cost);
   m->proof.instructions++;
   if (!one_step || (m->costs && !undisturbed(m, pp, s))) {
     r->at.pc = b->first, r->end = b->first + b->n;
     return true;
   }
   s->runs++;
-  machine_compute(m, pp, s->busy, s->ticks);
+  queue_computes(m, pp, s->busy, s->ticks);
   m->proof.instructions += b->n;
   m->proof.collectives += s->collectives;
   r->at.main = ++r->at.pc;
@@ -168,7 +169,7 @@ static bool call(Machine *m, int pp, const Instr *in) {
 static void hold(Machine *m, int pp, const Instr *in) {
   if (!m->costs || !m->costs->stands || !m->costs->stands(m->costs->ud, pp, in)) return;
   int64_t from = m->walk.rank[pp].now, cost = cost_of(m, pp, in);
-  machine_compute(m, pp, 0, cost);
+  queue_computes(m, pp, 0, cost);
   RankWait w = {
       .what = in, .came = from, .began = from, .ended = from + cost, .times = 1};
   if (m->costs->waited) m->costs->waited(m->costs->ud, pp, &w);
@@ -199,7 +200,7 @@ static weft_status execute(Machine *m, int pp, const Instr *in, bool *blocked) {
   case I_CALL:
   case I_N: break;
   }
-  machine_compute(m, pp, cost, cost);
+  queue_computes(m, pp, cost, cost);
   return WEFT_OK;
 }
 

@@ -200,8 +200,6 @@ bool machine_spans(const Compiled *c);
 
 /* Runs a rank until it blocks or ends, or its clock is after the horizon. */
 weft_status machine_run_rank(Machine *m, int pp);
-/* The compute queue works: of `ticks` so many are kernels. */
-void machine_compute(Machine *m, int pp, int64_t kernels, int64_t ticks);
 
 /* ---- machine_channels.c ---- */
 

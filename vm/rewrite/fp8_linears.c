@@ -33,7 +33,13 @@ static bool fits(const Graph *g, const Op *op, const Fp8Plan *p) {
   return w->dim[0].size % multiple == 0 && w->dim[1].size % multiple == 0;
 }
 
-Fp8Linears fp8_linears_of(const Graph *g, const Plan *plan, Arena *a) {
+/* Which linears of a graph a plan computes in fp8. */
+typedef struct Fp8Linears {
+  int all, fp8; /* how many there are */
+  bool *of;     /* of each op */
+} Fp8Linears;
+
+static Fp8Linears linears_of(const Graph *g, const Plan *plan, Arena *a) {
   const Patterns *but = &plan->fp8.exclude;
   Fp8Linears x = {.of = NEW_N(a, bool, g->op.n + 1)};
   for (int i = 0; i < g->op.n; i++) {
@@ -60,7 +66,7 @@ const char *fp8_summary(const Graph *g, const Plan *plan, Arena *a) {
   static const char *const recipe[] = {[RECIPE_TENSORWISE] = "tensorwise",
                                        [RECIPE_ROWWISE] = "rowwise",
                                        [RECIPE_MXFP8] = "mxfp8"};
-  Fp8Linears x = fp8_linears_of(g, plan, a);
+  Fp8Linears x = linears_of(g, plan, a);
   PatternList rest = {0};
   for (int i = 0; i < g->op.n; i++)
     if (may_be(g, &g->op.at[i]) && !x.of[i]) add_name(&rest, g->op.at[i].name, a);
@@ -129,7 +135,7 @@ bool fp8_linears(Graph *g, const Plan *plan, Diags *d) {
   int errors = d->errors, n = g->op.n, tensors = g->t.n;
   check_patterns(g, plan, d);
   if (d->errors > errors) return false;
-  Fp8Linears which = fp8_linears_of(g, plan, g->arena);
+  Fp8Linears which = linears_of(g, plan, g->arena);
   if (which.fp8 == 0)
     diag_error(d, "fp8", "precision", "none of the model's %d linears would be in fp8",
                which.all)

@@ -6,13 +6,6 @@
 #include "vm/plan/plan.h"
 #include "vm/graph/graph.h"
 
-/* Which linears of a graph a plan computes in fp8. */
-typedef struct Fp8Linears {
-  int all, fp8; /* how many there are */
-  bool *of;     /* of each op */
-} Fp8Linears;
-Fp8Linears fp8_linears_of(const Graph *g, const Plan *plan, Arena *a);
-
 /* "14 of 15 linears, tensorwise; not lm_head": what a plan says of a model's graph,
  * without adapters. */
 const char *fp8_summary(const Graph *g, const Plan *plan, Arena *a);

@@ -178,9 +178,6 @@ void packed_chunks(const Packed *p, const int32_t *row, const int32_t *labels, i
 /* run_consensus on the facts of the options, this build and the programs. */
 weft_status consensus_at_start(Run *r, const RunFact *fact, int n, weft_error *e);
 
-/* Records a failure of a job. Only the first one is kept; those of other ranks are
- * consequences. */
-void job_failed(Run *r, const weft_error *why);
 /* An error as other processes are told it: one text, with its file and line before it. */
 enum { ERROR_TOLD = 1400 };
 const char *error_told(const weft_error *e, char out[ERROR_TOLD]);

@@ -10,7 +10,9 @@
 
 #include "vm/base/c_locale.h"
 
-void job_failed(Run *r, const weft_error *why) {
+/* Records a failure of a job. Only the first one is kept; those of other ranks are
+ * consequences. */
+static void job_failed(Run *r, const weft_error *why) {
   pthread_mutex_lock(&r->lock);
   if (!r->failed) r->first = *why;
   r->failed = true;

@@ -8,7 +8,7 @@
 #include "vm/sim/kernel_work.h"
 #include "vm/weights/weights_load.h"
 
-uint64_t held_run(const Compiled *c) {
+static uint64_t held_run(const Compiled *c) {
   return sizeof(Run) + (uint64_t)c->mesh.world * sizeof(Worker);
 }
 

@@ -16,7 +16,7 @@ static Merge *slot_of(const Tokenizer *t, uint64_t pair) {
   }
 }
 
-const Merge *merge_find(const Tokenizer *t, int32_t left, int32_t right) {
+static const Merge *find_merge(const Tokenizer *t, int32_t left, int32_t right) {
   const Merge *m = slot_of(t, pair_of(left, right));
   return m->pair == UINT64_MAX ? NULL : m;
 }
@@ -98,7 +98,7 @@ static Chance heap_take(Word *w) {
 
 static void consider(Word *w, int32_t at) {
   if (at < 0 || w->symbol[at].next < 0) return;
-  const Merge *m = merge_find(w->t, w->symbol[at].id, w->symbol[w->symbol[at].next].id);
+  const Merge *m = find_merge(w->t, w->symbol[at].id, w->symbol[w->symbol[at].next].id);
   if (m) heap_add(w, (Chance){m->rank, at, m->id});
 }
 
@@ -108,7 +108,7 @@ static void merge_all(Word *w) {
     Symbol *s = &w->symbol[c.at];
     if (s->id < 0 || s->next < 0) continue;
     Symbol *right = &w->symbol[s->next];
-    const Merge *m = merge_find(w->t, s->id, right->id);
+    const Merge *m = find_merge(w->t, s->id, right->id);
     if (!m || m->id != c.id) continue; /* a symbol has changed meanwhile */
     s->id = c.id;
     right->id = -1;

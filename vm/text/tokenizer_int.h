@@ -55,7 +55,6 @@ weft_status tokenizer_read(Tokenizer *t, weft_error *e);
 void byte_letters(uint16_t letter[256]);
 
 /* ---- bpe.c ---- */
-const Merge *merge_find(const Tokenizer *t, int32_t left, int32_t right);
 /* Allocates for n merges; adds one. */
 void merges_begin(Tokenizer *t, size_t n);
 bool merge_add(Tokenizer *t, int32_t left, int32_t right, int32_t rank, int32_t id);

@@ -194,7 +194,9 @@ static WeightSource in_adapter(const Compiled *c, const SafeTensors *s, int para
   return (WeightSource){.t = find_adapter(c, s, name), .rows = rows, .pieces = 1};
 }
 
-bool weights_adapter(const SafeTensors *s) {
+/* Whether there is an adapter among them: then it has all parts of those of the program.
+ */
+static bool has_adapter(const SafeTensors *s) {
   for (int i = 0; i < st_count(s); i++)
     if (strncmp(st_at(s, i)->name, ADAPTER_PREFIX, strlen(ADAPTER_PREFIX)) == 0)
       return true;
@@ -214,13 +216,13 @@ static bool has_those(const SafeTensors *s, bool teacher) {
 
 bool weights_initial(const Compiled *c, const SafeTensors *s, int param) {
   const CompiledParam *p = &c->param[param];
-  if (p->adapter) return !weights_adapter(s);
+  if (p->adapter) return !has_adapter(s);
   return !has_those(s, of_teacher(p->name));
 }
 
 WeightSource weights_source(const Compiled *c, const SafeTensors *s, int param) {
   const CompiledParam *p = named_in_files(c, param);
-  if (p->adapter || (p->saved && weights_adapter(s))) return in_adapter(c, s, param);
+  if (p->adapter || (p->saved && has_adapter(s))) return in_adapter(c, s, param);
   WeightSource from = {.t = find_name(s, p->name), .rows = p->dim[0], .pieces = 1};
   if (!from.t && p->ndim == 3) from = in_pieces(s, p);
   return from.t ? from : find_packed(c, s, p);
@@ -274,7 +276,8 @@ int weights_copied(const Compiled *c, const char *name) {
   return p ? (int)(p - c->param) : -1;
 }
 
-bool weights_embedding(const char *name) {
+/* Whether a parameter or tensor of this name is the embedding of tokens. */
+static bool is_embedding(const char *name) {
   static const char *const ends[] = {"embed_tokens.weight", "wte.weight",
                                      ".embeddings.weight"};
   for (int i = 0; i < LEN(ends); i++)
@@ -283,8 +286,7 @@ bool weights_embedding(const char *name) {
 }
 
 bool weights_of_tokens(const char *name) {
-  return weights_embedding(name) || str_ends(name, head) ||
-         str_ends(name, "lm_head.bias");
+  return is_embedding(name) || str_ends(name, head) || str_ends(name, "lm_head.bias");
 }
 
 int weights_tied(const Compiled *c, const char *name) {
@@ -297,7 +299,7 @@ int weights_tied(const Compiled *c, const char *name) {
     if (second_prefix(other, strlen(other)) != prefix ||
         strncmp(other, name, prefix) != 0)
       continue;
-    if (weights_embedding(other)) at = i;
+    if (is_embedding(other)) at = i;
   }
   return at;
 }

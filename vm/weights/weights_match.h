@@ -20,9 +20,6 @@ CompiledParam weights_as_model(const CompiledParam *p);
 static inline bool weights_follow(const CompiledParam *p) {
   return p->quant == QUANT_SCALES || p->quant == QUANT_GROUPS;
 }
-/* Whether there is an adapter among them: then it has all parts of those of the program.
- */
-bool weights_adapter(const SafeTensors *s);
 /* Whether a parameter begins with its initial values beside these files: it is of an
  * adapter, or of the model or of a teacher, of which they have nothing. */
 bool weights_initial(const Compiled *c, const SafeTensors *s, int param);
@@ -53,8 +50,6 @@ const Buffer *weights_buffer(const Compiled *c, const char *name);
 /* The parameter that a tensor of this name is such a copy of, or -1. */
 int weights_copied(const Compiled *c, const char *name);
 #define WEIGHTS_HEAD "lm_head.weight"
-/* Whether a parameter or tensor of this name is the embedding of tokens. */
-bool weights_embedding(const char *name);
 /* Whether it has a row for each token: the embedding, or a head's weight or bias. */
 bool weights_of_tokens(const char *name);
 /* The embedding that the head of this name reads, of a tied model; -1 if the name is of

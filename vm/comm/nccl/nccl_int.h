@@ -94,7 +94,6 @@ weft_status nccl_share_ctas(const NcclEndpoint *p, const CommNeeds *needs, NcclC
 /* ---- nccl_join.c ---- */
 weft_status nccl_join(World *world, int rank, Device *d, const CommNeeds *needs, Comm *c,
                       weft_error *e);
-void nccl_leave(Comm *c);
 /* The stream of a line, of the highest priority. */
 weft_status nccl_queue(NcclEndpoint *p, NcclLine *l, weft_error *e);
 

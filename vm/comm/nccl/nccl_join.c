@@ -251,6 +251,41 @@ static weft_status join_all(NcclEndpoint *p, const CommNeeds *needs, bool *crowd
   return make_pairs(p, needs, ctas.pair, e);
 }
 
+/* Ends what the communicator has to do; false if that fails. */
+static bool finishes(NcclEndpoint *p, NcclLine *l) {
+  weft_error ignored = NO_ERROR;
+  if (p->failed) return false;
+  if (l->registered) (void)ncclCommDeregister(l->comm, l->registered);
+  ncclResult_t r = ncclCommFinalize(l->comm);
+  return nccl_settle(p, l, r, "the end", &ignored) == WEFT_OK;
+}
+
+/* After a failure of a run the abort has destroyed all communicators. */
+static void close_line(NcclEndpoint *p, NcclLine *l) {
+  if (!l->comm) return;
+  if (finishes(p, l))
+    (void)ncclCommDestroy(l->comm);
+  else if (l->comm)
+    (void)ncclCommAbort(l->comm);
+  l->comm = NULL;
+}
+
+static void leave(Comm *c) {
+  NcclEndpoint *p = c->ctx;
+  NcclWorld *w = p->w;
+  pthread_mutex_lock(&w->lock);
+  w->joined = NULL;
+  for (int i = 0; i < p->nline; i++) close_line(p, &p->line[i]);
+  pthread_mutex_unlock(&w->lock);
+  for (int i = 0; i < p->nline; i++)
+    if (p->line[i].n > 1 && p->line[i].queue) (void)cudaStreamDestroy(p->line[i].queue);
+  if (p->self->queue) (void)cudaStreamDestroy(p->self->queue);
+  for (int i = 0; i < p->ends; i++) (void)cudaEventDestroy(p->handle[i].end);
+  if (p->nth) (void)cudaFree(p->nth);
+  if (p->at) (void)cudaFreeHost((void *)p->at);
+  mem_free(w->alloc, p, p->block);
+}
+
 static const CommVtable nccl_comm = {
     .name = "nccl",
     .version = 1,
@@ -258,7 +293,7 @@ static const CommVtable nccl_comm = {
     .wait = nccl_wait,
     .inside = nccl_inside,
     .drop = nccl_drop,
-    .close = nccl_leave,
+    .close = leave,
 };
 
 weft_status nccl_join(World *world, int rank, Device *d, const CommNeeds *needs, Comm *c,
@@ -286,41 +321,6 @@ weft_status nccl_join(World *world, int rank, Device *d, const CommNeeds *needs,
   pthread_mutex_unlock(&w->lock);
   weft_status st = join_all(p, needs, &c->crowded, e);
   p->failed = st != WEFT_OK;
-  if (p->failed) nccl_leave(c);
+  if (p->failed) leave(c);
   return st;
-}
-
-/* Ends what the communicator has to do; false if that fails. */
-static bool finishes(NcclEndpoint *p, NcclLine *l) {
-  weft_error ignored = NO_ERROR;
-  if (p->failed) return false;
-  if (l->registered) (void)ncclCommDeregister(l->comm, l->registered);
-  ncclResult_t r = ncclCommFinalize(l->comm);
-  return nccl_settle(p, l, r, "the end", &ignored) == WEFT_OK;
-}
-
-/* After a failure of a run the abort has destroyed all communicators. */
-static void close_line(NcclEndpoint *p, NcclLine *l) {
-  if (!l->comm) return;
-  if (finishes(p, l))
-    (void)ncclCommDestroy(l->comm);
-  else if (l->comm)
-    (void)ncclCommAbort(l->comm);
-  l->comm = NULL;
-}
-
-void nccl_leave(Comm *c) {
-  NcclEndpoint *p = c->ctx;
-  NcclWorld *w = p->w;
-  pthread_mutex_lock(&w->lock);
-  w->joined = NULL;
-  for (int i = 0; i < p->nline; i++) close_line(p, &p->line[i]);
-  pthread_mutex_unlock(&w->lock);
-  for (int i = 0; i < p->nline; i++)
-    if (p->line[i].n > 1 && p->line[i].queue) (void)cudaStreamDestroy(p->line[i].queue);
-  if (p->self->queue) (void)cudaStreamDestroy(p->self->queue);
-  for (int i = 0; i < p->ends; i++) (void)cudaEventDestroy(p->handle[i].end);
-  if (p->nth) (void)cudaFree(p->nth);
-  if (p->at) (void)cudaFreeHost((void *)p->at);
-  mem_free(w->alloc, p, p->block);
 }

@@ -332,8 +332,9 @@ static weft_status read_fp4(const StPacked *p, int64_t first, int64_t n, uint16_
   return WEFT_OK;
 }
 
-weft_status st_packed_read(const SafeTensor *t, int64_t first, int64_t n, uint16_t *to,
-                           weft_error *e) {
+/* Elements [first, first + n) of a tensor of codes and scales, as bf16. */
+static weft_status read_packed(const SafeTensor *t, int64_t first, int64_t n,
+                               uint16_t *to, weft_error *e) {
   return (t->packed->fp4 ? read_fp4 : read_f8)(t->packed, first, n, to, e);
 }
 
@@ -345,7 +346,7 @@ weft_status st_read_raw(const SafeTensor *t, int64_t first, int64_t n, void *to,
   size_t size = (size_t)st_type(t->type)->size;
   int64_t whole = (int64_t)((t->row ? t->in_file : t->bytes) / size);
   int64_t there = first < whole ? MIN(n, whole - first) : 0;
-  if (there && t->packed) TRY(st_packed_read(t, first, there, to, e));
+  if (there && t->packed) TRY(read_packed(t, first, there, to, e));
   if (there && !t->packed)
     TRY(file_at(t->in, t->at + (uint64_t)first * size, to, (size_t)there * size, e));
   if (there == n) return WEFT_OK;

@@ -36,8 +36,5 @@ typedef struct StPacked {
 /* Puts what codes and scales are in their place, among n tensors in the order of names;
  * the order is lost. */
 weft_status st_packed_find(Arena *a, SafeTensor *t, int *n, weft_error *e);
-/* Elements [first, first + n) of such a tensor, as bf16. */
-weft_status st_packed_read(const SafeTensor *t, int64_t first, int64_t n, uint16_t *to,
-                           weft_error *e);
 
 #endif
