@@ -1,5 +1,4 @@
 /* xielu.cu - xIELU (vm/graph/op_xielu.c), its slope, and the gradients of its numbers. */
-#include "fast_math.cuh"
 #include "rows.cuh"
 
 static __device__ __forceinline__ float softplus(float x) {

@@ -6,7 +6,6 @@
 #include <stdio.h>
 
 #include "vm/base/json.h"
-#include "vm/io/io.h"
 #include "vm/io/json_text.h"
 
 static const char seal[] = ",\n  \"checksum\": \"", after_seal[] = "\"\n}\n";

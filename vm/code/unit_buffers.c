@@ -102,8 +102,6 @@ static Storage in_frame(Coder *c, int kind, const Tensor *t) {
   return s;
 }
 
-/* Whether a tensor outlives a run of a decoding program: the key-value cache, and the
- * logits, which the host reads. */
 bool coder_stays(const Coder *c, Tid t) {
   const Tensor *x = &c->g->t.at[t];
   if (x->producer < 0) return false;
@@ -195,8 +193,6 @@ Tid coder_root(const Coder *c, Tid t) {
   return t;
 }
 
-/* Assigns offsets to the temporaries of the body, by their lifetimes; returns their
- * bytes. */
 uint64_t coder_offsets(Coder *c) {
   int n = c->out.n, *slot = c->temp.at;
   VEC(Interval) v = {0};
@@ -273,8 +269,6 @@ static void use_param(Coder *c, uint8_t *use, Storage at, Phase ph) {
     use[param_index(c, c->joined[param]->param[k])] |= (uint8_t)(1u << ph);
 }
 
-/* Fills the operands' slots; they depend on how many parameters and edges the whole unit
- * has. */
 void coder_slots(Coder *c, Phase ph) {
   c->out.at = c->code->body[ph].at, c->out.n = c->code->body[ph].n;
   mark_accumulation(c, ph);

@@ -71,8 +71,8 @@ struct Coder {
 void coder_uses(Coder *c);
 /* The number of an edge within the current unit. */
 int coder_edge(Coder *c, Tid t);
-/* Whether a tensor outlives a run of a decoding program: the key-value cache, the logits.
- */
+/* Whether a tensor outlives a run of a decoding program: the key-value cache, and the
+ * logits, which the host reads. */
 bool coder_stays(const Coder *c, Tid t);
 /* The storage of a tensor in the current unit; decided when it is first used. */
 Storage coder_place(Coder *c, Tid t);

@@ -48,7 +48,6 @@ static void add_out(Coder *c, CodeInstr *x, Tid t) {
   x->operand[k] = operand_of(c, t);
 }
 
-/* Adds a WAIT for the collective that makes `t`, if it is in flight. */
 void coder_settle(Coder *c, Tid t, const Op *op) {
   for (int i = 0; i < c->npending; i++) {
     if (c->pending[i].result != t) continue;

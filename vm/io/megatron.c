@@ -4,8 +4,6 @@
 
 #include "source.h"
 
-#define FAIL(path, ...) return err_file(e, WEFT_EFILE, (path), 0, __VA_ARGS__)
-
 /* "MMIDIDX\0\0", u64 version, u8 type, u64 sequences, u64 entries of the last table; then
  * i32 length of each sequence, i64 its byte offset in the .bin, and i64 the first
  * sequence of each document; the last entry is the number of sequences. */

@@ -9,6 +9,9 @@
 #include "reference/reference_file.h"
 #include "token_mask.h"
 
+/* For functions with a weft_error *e. */
+#define FAIL(path, ...) return err_file(e, WEFT_EFILE, (path), 0, __VA_ARGS__)
+
 /* One file of the stream: `n` ids of `width` bytes; `first` is where they begin. */
 typedef struct Part {
   File file;

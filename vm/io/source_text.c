@@ -2,8 +2,7 @@
  * else is an error, unless the plan asks for bytes. */
 #include "source.h"
 
-#define FAIL(path, ...) return err_file(e, WEFT_EFILE, (path), 0, __VA_ARGS__)
-#define ANY             "; format = \"bytes\" reads any file"
+#define ANY "; format = \"bytes\" reads any file"
 
 /* The form of a token file, by an index of Megatron beside it or its header. */
 static weft_status token_form(const Data *d, const DataSpec *spec, const Part *p,

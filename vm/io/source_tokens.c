@@ -3,8 +3,6 @@
  * format is an error. */
 #include "source.h"
 
-#define FAIL(path, ...) return err_file(e, WEFT_EFILE, (path), 0, __VA_ARGS__)
-
 /* Headers of 256 int32 that some token writers use: [0] a magic number, [1] a version,
  * [2] the number of ids, [3] their width if `width` is 0. */
 enum { HEADER_INTS = 256, HEADER_BYTES = 4 * HEADER_INTS };

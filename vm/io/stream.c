@@ -3,8 +3,6 @@
 
 #include "source.h"
 
-#define FAIL(path, ...) return err_file(e, WEFT_EFILE, (path), 0, __VA_ARGS__)
-
 /* ---- open ---- */
 
 /* "1.2 M" */

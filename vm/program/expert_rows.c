@@ -2,8 +2,6 @@
  * tokens are shared by the experts: those that are here get theirs. */
 #include "expert_rows.h"
 
-#include "vm/graph/rules.h"
-
 void even_note(const Instr *in, const Operand *o, const OpAttr *attr, double *choices,
                Arena *a, EvenList *out) {
   if (in->code != I_KERNEL) return;

@@ -9,8 +9,6 @@
 #include "vm/base/absent.h"
 #include "vm/io/source.h"
 
-#define FAIL(path, ...) return err_file(e, WEFT_EFILE, (path), 0, __VA_ARGS__)
-
 typedef VEC(const char *) Paths;
 
 /* ---- patterns ---- */
