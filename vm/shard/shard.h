@@ -179,6 +179,8 @@ Place shard_dense_sum(const Shard *s, Place p);
 void shard_divide(Place *y, Place by, int how);
 void shard_need(Shard *s, Oid op, int i, Place p);
 void shard_yield(Shard *s, Oid op, int i, Place p);
+/* The end of most rules: needs in[] of the first n operands, yields y, and is true. */
+bool shard_placed(Shard *s, Oid op, int n, const Place *in, Place y);
 /* The placement of the parameter at operand i by its style; `out_dim` is the dimension of
  * the output features of a weight. False if that is impossible (reported). */
 bool shard_param(Shard *s, Oid op, int i, ParamRole role, int out_dim, Place *p);

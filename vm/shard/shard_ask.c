@@ -69,6 +69,12 @@ void shard_yield(Shard *s, Oid op, int i, Place p) {
   s->yield[op][i] = shard_with_copies(s, s->g->op.at[op].out[i], p);
 }
 
+bool shard_placed(Shard *s, Oid op, int n, const Place *in, Place y) {
+  for (int i = 0; i < n; i++) shard_need(s, op, i, in[i]);
+  shard_yield(s, op, 0, y);
+  return true;
+}
+
 /* cp and tp are split into two parts each: a part with one rank gets the placement of the
  * other part, so that equal placements compare equal. */
 static void tell_part(const Shard *s, Place *p, ShardAxis outer, ShardAxis inner) {

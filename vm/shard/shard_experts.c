@@ -73,9 +73,7 @@ bool shard_flatten(Shard *s, Oid op) {
     if (x.on[a] > 1) x.on[a] = PL_R;
     y.on[a] = x.on[a] >= 0 ? 0 : PL_R;
   }
-  shard_need(s, op, 0, x);
-  shard_yield(s, op, 0, y);
-  return true;
+  return shard_placed(s, op, 1, (Place[]){x}, y);
 }
 
 bool shard_unflatten(Shard *s, Oid op) {
@@ -92,9 +90,7 @@ bool shard_unflatten(Shard *s, Oid op) {
     y.on[a] = x.on[a];
     if (cuts_rows(x.on[a]) && a != AX_DP) y.on[a] = 1;
   }
-  shard_need(s, op, 0, x);
-  shard_yield(s, op, 0, y);
-  return true;
+  return shard_placed(s, op, 1, (Place[]){x}, y);
 }
 
 /* ---- the router ---- It works on whole rows with a whole weight. */
@@ -322,11 +318,7 @@ static bool own_linear(Shard *s, Oid op, int out_dim) {
     x.on[AX_ETP] = (int8_t)(w.on[AX_ETP] == 3 - out_dim ? 1 : PL_R);
   y = x;
   if (w.on[AX_ETP] >= 0) y.on[AX_ETP] = (int8_t)(w.on[AX_ETP] == out_dim ? 1 : PL_P);
-  shard_need(s, op, 0, x);
-  shard_need(s, op, 1, w);
-  shard_need(s, op, 2, ends);
-  shard_yield(s, op, 0, y);
-  return true;
+  return shard_placed(s, op, 3, (Place[]){x, w, ends}, y);
 }
 
 bool shard_grouped_linear(Shard *s, Oid op) {
@@ -361,11 +353,7 @@ bool shard_grouped_bias(Shard *s, Oid op) {
     return false;
   if (own && s->n[AX_EP] > 1) x.on[AX_EP] = ends.on[AX_EP] = 0;
   if (x.on[a] != PL_P) x.on[a] = b.on[a];
-  shard_need(s, op, 0, x);
-  shard_need(s, op, 1, b);
-  shard_need(s, op, 2, ends);
-  shard_yield(s, op, 0, x);
-  return true;
+  return shard_placed(s, op, 3, (Place[]){x, b, ends}, x);
 }
 
 /* Combine on the expert mesh: each rank has some of the rows of a token, or partial sums
@@ -399,9 +387,5 @@ bool shard_combine(Shard *s, Oid op) {
     else
       y.on[a] = PL_P;
   }
-  shard_need(s, op, 0, x);
-  shard_need(s, op, 1, w);
-  shard_need(s, op, 2, w);
-  shard_yield(s, op, 0, y);
-  return true;
+  return shard_placed(s, op, 3, (Place[]){x, w, w}, y);
 }

@@ -16,18 +16,15 @@ bool shard_ce_losses(Shard *s, Oid op) {
 }
 
 bool shard_label_mask(Shard *s, Oid op) {
-  shard_need(s, op, 0, shard_in(s, op, 0));
-  shard_yield(s, op, 0, shard_in(s, op, 0));
-  return true;
+  Place x = shard_in(s, op, 0);
+  return shard_placed(s, op, 1, (Place[]){x}, x);
 }
 
 bool shard_row_sums(Shard *s, Oid op) {
   Place x = shard_settled(s, op, 0), y = x;
   for (int a = 0; a < AX_N; a++)
     if (y.on[a] == 1) y.on[a] = PL_P;
-  shard_need(s, op, 0, x);
-  shard_yield(s, op, 0, y);
-  return true;
+  return shard_placed(s, op, 1, (Place[]){x}, y);
 }
 
 /* As the cross entropy is summed over rows. */

@@ -37,10 +37,7 @@ bool shard_embedding(Shard *s, Oid op) {
     y.on[AX_TP] = 2, s->gathered[op] = true;
   else if (shard_is_residual(s, s->g->op.at[op].out[0]))
     ids.on[AX_TP] = y.on[AX_TP] = 1;
-  shard_need(s, op, 0, ids);
-  shard_need(s, op, 1, table);
-  shard_yield(s, op, 0, y);
-  return true;
+  return shard_placed(s, op, 2, (Place[]){ids, table}, y);
 }
 
 /* Whether a bias of style colwise_gather_output follows: then the output of the module,
@@ -162,10 +159,7 @@ bool shard_dropout(Shard *s, Oid op) {
   int last = last_dim(s, op, 0);
   Place x = common(s, op);
   if (x.on[AX_TP] == last && in_tensor(s, op, 0)->dim[last].parts > 1) x.on[AX_TP] = PL_R;
-  shard_need(s, op, 0, x);
-  shard_need(s, op, 1, rows_of(x, last));
-  shard_yield(s, op, 0, x);
-  return true;
+  return shard_placed(s, op, 2, (Place[]){x, rows_of(x, last)}, x);
 }
 
 /* Cut as the weight of the linear that reads it, whose style holds; groups are whole. */
@@ -250,9 +244,7 @@ bool shard_norm(Shard *s, Oid op) {
 bool shard_center(Shard *s, Oid op) {
   Place x = shard_settled(s, op, 0);
   if (x.on[AX_TP] == last_dim(s, op, 0)) x.on[AX_TP] = PL_R;
-  shard_need(s, op, 0, x);
-  shard_yield(s, op, 0, x);
-  return true;
+  return shard_placed(s, op, 1, (Place[]){x}, x);
 }
 
 /* The numbers of rows and heads are where these are; of partial sums they are whole. */
@@ -393,20 +385,14 @@ bool shard_ce_max(Shard *s, Oid op) {
   int last = last_dim(s, op, 0);
   Place x = logits_place(s, op), m = rows_of(x, last);
   if (x.on[AX_TP] == last) shard_divide(&m, x, PL_MAX);
-  shard_need(s, op, 0, x);
-  shard_yield(s, op, 0, m);
-  return true;
+  return shard_placed(s, op, 1, (Place[]){x}, m);
 }
 
 bool shard_ce_sum(Shard *s, Oid op) {
   int last = last_dim(s, op, 0);
   Place x = logits_place(s, op), rows = rows_of(x, last), y = rows;
   if (x.on[AX_TP] == last) shard_divide(&y, x, PL_P);
-  shard_need(s, op, 0, x);
-  shard_need(s, op, 1, rows);
-  shard_need(s, op, 2, rows);
-  shard_yield(s, op, 0, y);
-  return true;
+  return shard_placed(s, op, 3, (Place[]){x, rows, rows}, y);
 }
 
 /* A sum over rows: partial where rows are sharded. */
