@@ -158,6 +158,21 @@ bool str_ieq(const char *a, const char *b) {
   return *a == *b;
 }
 
+int str_index(const char *s, const char *const *names, int n) {
+  for (int i = 0; i < n; i++)
+    if (str_eq(s, names[i])) return i;
+  return -1;
+}
+
+int order_texts(const void *x, const void *y) {
+  return strcmp(*(const char *const *)x, *(const char *const *)y);
+}
+
+int order_numbers(const void *x, const void *y) {
+  double a = *(const double *)x, b = *(const double *)y;
+  return a < b ? -1 : a > b;
+}
+
 uint64_t hash_bytes(uint64_t h, const void *p, size_t n) {
   const unsigned char *s = p;
   h ^= 14695981039346656037u;

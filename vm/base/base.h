@@ -157,9 +157,14 @@ void textbuf_printf(TextBuf *t, const char *fmt, ...) PRINTF(2, 3);
 int str_distance(const char *a, const char *b);
 /* The nearest of `n` names to `s`, or NULL if none is near enough to suggest. */
 const char *str_nearest(const char *s, const char *const *names, int n);
+/* The place of `s` among `n` names, or -1. */
+int str_index(const char *s, const char *const *names, int n);
 bool str_eq(const char *a, const char *b); /* both may be NULL */
 bool str_ieq(const char *a, const char *b);
 bool str_ends(const char *s, const char *end);
+/* For qsort and bsearch: texts in the order of bytes; numbers (double). */
+int order_texts(const void *x, const void *y);
+int order_numbers(const void *x, const void *y);
 uint64_t hash_bytes(uint64_t seed, const void *p, size_t n); /* FNV-1a, stable */
 
 #endif

@@ -58,13 +58,8 @@ static int start(Timer *t) {
   return failed;
 }
 
-static int by_size(const void *x, const void *y) {
-  double a = *(const double *)x, b = *(const double *)y;
-  return a < b ? -1 : a > b;
-}
-
 static double median(double *x, int n) {
-  qsort(x, (size_t)n, sizeof *x, by_size);
+  qsort(x, (size_t)n, sizeof *x, order_numbers);
   return n % 2 ? x[n / 2] : (x[n / 2 - 1] + x[n / 2]) / 2;
 }
 

@@ -263,17 +263,9 @@ static double widest(const Graph *g) {
   double most = 0;
   for (int i = 0; i < g->t.n; i++) {
     const Tensor *t = &g->t.at[i];
-    double n = 1;
-    for (int k = 0; k < t->ndim; k++) n *= (double)t->dim[k].size;
-    if (t->kind != T_PARAM) most = MAX(most, n);
+    if (t->kind != T_PARAM) most = MAX(most, dims_size(t->dim, t->ndim));
   }
   return most / (double)g->batch;
-}
-
-static bool has_experts(const Graph *g) {
-  for (int i = 0; i < g->op.n; i++)
-    if (g->op.at[i].code == OP_permute) return true;
-  return false;
 }
 
 /* Where the logits are that the host reads: the last dimension may be sharded. */
@@ -303,7 +295,7 @@ bool units_make(const CompileInput *in, const Sharded *sh, bool code, Arena *scr
                  .loss_place = sh->loss_place,
                  .sources_place = sh->sources_place,
                  .sources = sh->sources,
-                 .experts = has_experts(g),
+                 .experts = graph_has(g, OP_permute),
                  .context = in->context,
                  .tp_copies = sh->copies,
                  .handles = 1, /* handle 0 also serves the optimizer step */

@@ -39,8 +39,7 @@ static bool sizes_fit(const CompileInput *in, Diags *d) {
   const Graph *g = in->graph;
   for (int i = 0; i < g->t.n; i++) {
     const Tensor *t = &g->t.at[i];
-    double n = 1;
-    for (int k = 0; k < t->ndim; k++) n *= (double)t->dim[k].size;
+    double n = dims_size(t->dim, t->ndim);
     if (n <= (double)((uint64_t)1 << ELEMENTS_LOG2)) continue;
     char label[96];
     diag_error(d, "range", t->kind == T_PARAM ? "model" : "batch",

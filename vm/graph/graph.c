@@ -27,6 +27,12 @@ Tid graph_tensor(Graph *g, TensorKind kind, DType dt, const Dim *dim, int ndim) 
   return g->t.n - 1;
 }
 
+double dims_size(const Dim *dim, int n) {
+  double size = 1;
+  for (int d = 0; d < n; d++) size *= (double)dim[d].size;
+  return size;
+}
+
 int64_t tensor_count(const Tensor *t) {
   int64_t n = 1;
   for (int d = 0; d < t->ndim; d++) n *= t->dim[d].local;
@@ -279,6 +285,12 @@ weft_status graph_op(Graph *g, int code, const Tid *in, int nin, const OpAttr *a
     out[i] = op->out[i];
   }
   return WEFT_OK;
+}
+
+bool graph_has(const Graph *g, int code) {
+  for (int i = 0; i < g->op.n; i++)
+    if (g->op.at[i].code == code) return true;
+  return false;
 }
 
 weft_status graph_finish(Graph *g, Tid loss, weft_error *e) {

@@ -405,13 +405,16 @@ weft_status graph_op(Graph *g, int code, const Tid *in, int nin, const OpAttr *a
 /* Units may not nest. layer = -1 for units that are not layers. */
 weft_status graph_open_unit(Graph *g, const char *name, int layer, weft_error *e);
 void graph_close_unit(Graph *g);
+/* Whether one of its ops has this code. */
+bool graph_has(const Graph *g, int code);
 /* Ends building: the loss must be a scalar made by this graph. */
 weft_status graph_finish(Graph *g, Tid loss, weft_error *e);
 
 /* For the passes: no inference, shapes are given. Returns the new op. */
 Oid graph_add(Graph *g, int code, int nin, int nout, int unit, Phase ph);
 Tid graph_tensor(Graph *g, TensorKind kind, DType dt, const Dim *dim, int ndim);
-int64_t tensor_count(const Tensor *t); /* elements, local sizes */
+double dims_size(const Dim *dim, int n); /* elements of all ranks */
+int64_t tensor_count(const Tensor *t);   /* elements, local sizes */
 int64_t tensor_bytes(const Tensor *t);
 const char *tensor_label(const Graph *g, Tid t, char buf[96]); /* for messages */
 

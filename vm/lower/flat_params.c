@@ -46,9 +46,7 @@ static int64_t local_factors(const Cuts *cuts, const UnitParam *p) {
 }
 
 static bool few_elements(const Cuts *cuts, const UnitParam *p) {
-  int64_t n = 1;
-  for (int d = 0; d < p->ndim; d++) n *= p->dim[d].size;
-  return cuts->in_bits && n < DYNAMIC8_LEAST;
+  return cuts->in_bits && dims_size(p->dim, p->ndim) < DYNAMIC8_LEAST;
 }
 
 static FlatParam flat_param(const Stages *st, const Cuts *cuts, int rank, int param,

@@ -56,6 +56,12 @@ bool comm_has_pp(const CommDesc *d, int pp) {
   return d->npp == 0;
 }
 
+bool program_meets(const Program *p, int pp) {
+  for (uint32_t i = 0; i < p->ncode; i++)
+    if (instr_is[p->code[i].code] & INSTR_PAIR && p->code[i].peer == pp) return true;
+  return false;
+}
+
 int comm_size(const Mesh *m, const CommDesc *d) {
   if (d->npp == 0) return mesh_size(m, d->axes);
   return mesh_size(m, d->axes & ~AXIS_BIT(AXIS_PP)) * d->npp;

@@ -294,6 +294,8 @@ const Call *call_that_binds(const Program *p, uint32_t bind);
 bool comm_spans_pp(const Mesh *m, const CommDesc *d);
 bool comm_has_pp(const CommDesc *d, int pp);     /* ranks of `pp` are members */
 int comm_size(const Mesh *m, const CommDesc *d); /* members of one group */
+/* Whether it sends to pp rank `pp` or receives from it. */
+bool program_meets(const Program *p, int pp);
 /* The members of rank's group in mesh order; returns their number, 0 if `rank` is on a
  * pp rank that has no part. `out` holds mesh_size(m, d->axes | AXIS_BIT(AXIS_PP)). */
 int comm_group(const Mesh *m, const CommDesc *d, int rank, int *out);

@@ -96,15 +96,9 @@ static void list_groups(Rank *r) {
   for (int i = 0; i < m->size[AXIS_PP]; i++) r->peer[i] = rank_on_pp(m, r->rank, i);
 }
 
-static bool meets(const Program *p, int pp) {
-  for (uint32_t i = 0; i < p->ncode; i++)
-    if (instr_is[p->code[i].code] & INSTR_PAIR && p->code[i].peer == pp) return true;
-  return false;
-}
-
 static void list_met(Rank *r) {
   for (int i = 0; i < r->c->mesh.size[AXIS_PP]; i++)
-    if (meets(r->p, i)) r->met[r->nmet++] = r->peer[i];
+    if (program_meets(r->p, i)) r->met[r->nmet++] = r->peer[i];
 }
 
 /* ---- operands ---- */

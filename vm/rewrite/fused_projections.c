@@ -51,9 +51,7 @@ static bool is_of_products(const Join *j, int param, int unit) {
 
 /* Whether the states of a weight are in f32, though those of others are in blocks. */
 static bool few_elements(const Join *j, const Tensor *x) {
-  int64_t n = 1;
-  for (int d = 0; d < x->ndim; d++) n *= x->dim[d].size;
-  return j->in_bits && n < DYNAMIC8_LEAST;
+  return j->in_bits && dims_size(x->dim, x->ndim) < DYNAMIC8_LEAST;
 }
 
 /* Whether two weights have equal settings for layout() and equal width. */

@@ -129,12 +129,6 @@ static int exchanged(const Program *p, int comm) {
   return most;
 }
 
-static bool meets(const Program *p, int pp) {
-  for (uint32_t i = 0; i < p->nmain; i++)
-    if (instr_is[p->code[i].code] & INSTR_PAIR && p->code[i].peer == pp) return true;
-  return false;
-}
-
 /* The communicators of collectives, each with its members and what is exchanged. */
 static void add_groups(GpuMemory *m, const Nccl *s, const Program *p, const Members *w) {
   for (int i = 0; i < p->ncomm; i++) {
@@ -172,12 +166,12 @@ GpuMemory gpu_memory(Arena *a, const Plan *p, const Compiled *c, int pp) {
     w[i] = members_of(rank, comm_group(mesh, &prog->comm[i], me, rank), me, node, met);
     m.ngroup += w[i].n > 1;
   }
-  for (int i = 0; i < stages; i++) m.npair += 2 * (i != pp && meets(prog, i));
+  for (int i = 0; i < stages; i++) m.npair += 2 * (i != pp && program_meets(prog, i));
   m.group_ctas = ctas_of(&s, p->nccl.group_ctas, nccl_group_ctas(sms, m.ngroup));
   m.pair_ctas = ctas_of(&s, p->nccl.pair_ctas, nccl_pair_ctas(sms, m.npair));
   add_groups(&m, &s, prog, w);
   for (int i = 0; i < stages; i++) {
-    if (i == pp || !meets(prog, i)) continue;
+    if (i == pp || !program_meets(prog, i)) continue;
     int two[] = {me, rank_on_pp(mesh, me, i)};
     add_pair(&m, &s, members_of(two, 2, me, node, met));
   }

@@ -95,12 +95,6 @@ static void emit(Shard *s, Oid id) {
 
 /* ---- the pass ---- */
 
-static bool has_experts(const Graph *g) {
-  bool any = false;
-  for (int i = 0; i < g->op.n && !any; i++) any = g->op.at[i].code == OP_grouped_linear;
-  return any;
-}
-
 static void start(Shard *s, const CompileInput *in, Diags *d) {
   const Graph *g = in->graph;
   Arena *a = in->arena;
@@ -110,7 +104,8 @@ static void start(Shard *s, const CompileInput *in, Diags *d) {
   mesh_split_tp(&m, shard_head_copies(g, s->tp));
   mesh_split_cp(&m, plan_cp_heads(in->plan, &m));
   for (int x = 0; x < AX_N; x++) s->n[x] = mesh_size(&m, ax_mesh(x));
-  s->own_experts = has_experts(g) && (s->n[AX_EP] > 1 || s->n[AX_ETP] != s->tp);
+  s->own_experts =
+      graph_has(g, OP_grouped_linear) && (s->n[AX_EP] > 1 || s->n[AX_ETP] != s->tp);
   s->out = graph_new(a, g->batch, g->seq);
   s->out->unit.at = g->unit.at, s->out->unit.n = s->out->unit.cap = g->unit.n;
   s->place = NEW_N(a, Place, g->t.n);
@@ -182,7 +177,7 @@ static void check_sizes(Shard *s) {
 
 /* Ranks of ep must have experts to share. */
 static void check_experts(Shard *s) {
-  if (!has_experts(s->g) && s->n[AX_EP] > 1)
+  if (!graph_has(s->g, OP_grouped_linear) && s->n[AX_EP] > 1)
     diag_error(s->d, "pointless", "mesh.ep",
                "the model has no experts that %d ranks could share", s->n[AX_EP]);
 }

@@ -28,9 +28,7 @@ static const char *const attention_kinds[] = {[ATTENTION_FUSED] = "fused",
                                               [ATTENTION_SCORES] = "scores"};
 
 int sheet_attention_kind(const char *name) {
-  for (int i = 0; i < LEN(attention_kinds); i++)
-    if (str_eq(name, attention_kinds[i])) return i;
-  return -1;
+  return str_index(name, attention_kinds, LEN(attention_kinds));
 }
 
 void sheet_attention(SheetRates *r, AttentionKind kind) {

@@ -119,11 +119,6 @@ static weft_status read_events(Compare *k, const json_t *root, weft_error *e) {
 
 /* ---- ops ---- */
 
-static int by_size(const void *x, const void *y) {
-  double a = *(const double *)x, b = *(const double *)y;
-  return a < b ? -1 : a > b;
-}
-
 static ComparedOp *op_of(Compare *k, int op, DType t) {
   for (int i = 0; i < k->op.n; i++)
     if (k->op.at[i].op == op && k->op.at[i].dtype == t) return &k->op.at[i];
@@ -139,7 +134,7 @@ static void add_instr(Compare *k, int pp, const Instr *in, const EvenList *even)
   if (in->code != I_KERNEL || !s->took.n) return;
   KernelWork w = kernel_work(p, in, even);
   Cost c = cost_of_kernel(k->source, p, in, &w, instr_uses_host(p, in));
-  qsort(s->took.at, (size_t)s->took.n, sizeof *s->took.at, by_size);
+  qsort(s->took.at, (size_t)s->took.n, sizeof *s->took.at, order_numbers);
   double each = s->took.at[s->took.n / 2], n = (double)s->took.n / (double)steps;
   ComparedOp *op = op_of(k, in->op, kernel_dtype(p, in));
   op->count += llround(n);

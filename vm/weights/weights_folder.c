@@ -20,12 +20,6 @@ const char *const weights_beside[WEIGHTS_BESIDE] = {"config.json",
                                                     "tokenizer.model",
                                                     "chat_template.jinja"};
 
-static bool is_listed(const char *name) {
-  for (int i = 0; i < WEIGHTS_BESIDE; i++)
-    if (str_eq(name, weights_beside[i])) return true;
-  return false;
-}
-
 #define WHOLE_NAME "model.safetensors"
 #define PART_NAME  "model-%05d-of-%05d.safetensors"
 #define INDEX_NAME "model.safetensors.index.json"
@@ -33,8 +27,9 @@ static bool is_listed(const char *name) {
 bool weights_out_owns(const char *name) {
   char same[64];
   int file, of;
-  if (is_listed(name) || str_eq(name, WHOLE_NAME) || str_eq(name, INDEX_NAME) ||
-      str_eq(name, ADAPTER_WEIGHTS) || str_eq(name, ADAPTER_CONFIG))
+  if (str_index(name, weights_beside, WEIGHTS_BESIDE) >= 0 || str_eq(name, WHOLE_NAME) ||
+      str_eq(name, INDEX_NAME) || str_eq(name, ADAPTER_WEIGHTS) ||
+      str_eq(name, ADAPTER_CONFIG))
     return true;
   if (sscanf(name, "model-%9d-of-%9d", &file, &of) != 2) return false;
   snprintf(same, sizeof same, PART_NAME, file, of);

@@ -101,14 +101,10 @@ static weft_status find(Arena *a, const DataSpec *spec, const char *pattern, Pat
 
 /* ---- each once ---- */
 
-static int by_text(const void *x, const void *y) {
-  return strcmp(*(const char *const *)x, *(const char *const *)y);
-}
-
 /* In byte order, not the locale's, without duplicates: equal everywhere. */
 static void sort_paths(Paths *p) {
   int n = 0;
-  qsort(p->at, (size_t)p->n, sizeof *p->at, by_text);
+  qsort(p->at, (size_t)p->n, sizeof *p->at, order_texts);
   for (int i = 0; i < p->n; i++)
     if (i == 0 || strcmp(p->at[i], p->at[n - 1])) p->at[n++] = p->at[i];
   p->n = n;
@@ -124,7 +120,8 @@ static void leave_out_masks(Arena *a, Paths *p) {
     size_t len = strlen(p->at[i]);
     bool mask = len > 5 && strcmp(p->at[i] + len - 5, ".mask") == 0;
     const char *bin = mask ? arena_printf(a, "%.*s.bin", (int)(len - 5), p->at[i]) : NULL;
-    if (!mask || !bsearch(&bin, p->at, all, sizeof bin, by_text)) kept[n++] = p->at[i];
+    if (!mask || !bsearch(&bin, p->at, all, sizeof bin, order_texts))
+      kept[n++] = p->at[i];
   }
   p->at = kept;
   p->n = n;

@@ -46,10 +46,6 @@ static weft_status add_shard(SafeTensors *s, const char *index, const char *fold
   return st_add_file(s, path, e);
 }
 
-static int by_text(const void *x, const void *y) {
-  return strcmp(*(const char *const *)x, *(const char *const *)y);
-}
-
 /* Each name of the map must be in the file that it says. Files may have more tensors:
  * Transformers reads whole files, too, and weights_fit.c says which the model has not. */
 static weft_status check_map(SafeTensors *s, const char *index, const char *folder,
@@ -84,7 +80,7 @@ static weft_status add_index(SafeTensors *s, const char *path, weft_error *e) {
       FAIL(path, "the file of tensor \"%s\" is not a string", name);
     shard[n++] = json_string_value(value);
   }
-  qsort(shard, (size_t)n, sizeof *shard, by_text);
+  qsort(shard, (size_t)n, sizeof *shard, order_texts);
   for (int i = 0; i < n; i++)
     if (i == 0 || !str_eq(shard[i], shard[i - 1]))
       TRY(add_shard(s, path, folder, shard[i], e));
