@@ -127,6 +127,12 @@ void json_int(Json *j, const char *key, int64_t v) {
   text_printf(j->out, "%lld", (long long)v);
 }
 
+void json_ints(Json *j, const char *key, const int64_t *v, int n) {
+  json_open(j, key, '[');
+  for (int i = 0; i < n; i++) json_int(j, NULL, v[i]);
+  json_close(j, ']');
+}
+
 void json_num(Json *j, const char *key, double v) {
   lead(j, key);
   if (!isfinite(v)) {

@@ -19,6 +19,7 @@ void json_open(Json *j, const char *key, char bracket);
 void json_close(Json *j, char bracket);                 /* '}' or ']' */
 void json_str(Json *j, const char *key, const char *s); /* s NULL writes null */
 void json_int(Json *j, const char *key, int64_t v);
+void json_ints(Json *j, const char *key, const int64_t *v, int n); /* a list */
 void json_num(Json *j, const char *key, double v); /* shortest that reads back */
 void json_bool(Json *j, const char *key, bool v);
 void json_none(Json *j, const char *key); /* null; jansson owns the name json_null */

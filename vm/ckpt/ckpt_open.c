@@ -20,26 +20,9 @@ static bool same_box(const Piece *a, const Piece *b) {
   return memcmp(a->dim, b->dim, sizeof a->dim) == 0;
 }
 
-/* True for different boxes of one mesh: they differ in some dimension. */
-static bool boxes_disjoint(const Piece *a, const Piece *b) {
-  for (int d = 0; d < a->ndim; d++) {
-    const PieceDim *x = &a->dim[d], *y = &b->dim[d];
-    if (!x->valid || !y->valid) return true;
-    if (x->parts != y->parts) continue;
-    if (x->first + x->valid <= y->first || y->first + y->valid <= x->first) return true;
-  }
-  return false;
-}
-
 static int64_t elements(const Piece *p) {
   int64_t n = 1;
   for (int d = 0; d < p->ndim; d++) n *= p->dim[d].parts * p->dim[d].valid;
-  return n;
-}
-
-static int64_t piece_elements(const Piece *p) {
-  int64_t n = 1;
-  for (int d = 0; d < p->ndim; d++) n *= p->dim[d].parts * p->dim[d].slice;
   return n;
 }
 
@@ -51,7 +34,7 @@ static int whole_box(const CkptPiece *p, int n) {
     if (p[i].piece.from != at) return 0;
     at += p[i].piece.count;
   }
-  return at == piece_elements(&p[0].piece) ? i : 0;
+  return at == piece_padded(&p[0].piece) ? i : 0;
 }
 
 static weft_status check_tensor(const Ckpt *c, int kind, int param, const CkptPiece *p,
@@ -65,7 +48,7 @@ static weft_status check_tensor(const Ckpt *c, int kind, int param, const CkptPi
     boxed = whole_box(p + i, n - i);
     ok = boxed > 0 && !__builtin_add_overflow(sum, elements(&p[i].piece), &sum);
     for (int k = 0; k < i && ok; k++)
-      ok = same_box(&p[k].piece, &p[i].piece) || boxes_disjoint(&p[k].piece, &p[i].piece);
+      ok = same_box(&p[k].piece, &p[i].piece) || piece_disjoint(&p[k].piece, &p[i].piece);
   }
   if (ok && sum == all) return WEFT_OK;
   return err_file(

@@ -66,17 +66,6 @@ static weft_status copy_out(CkptRead *r, const CkptPiece *p, int64_t at, int64_t
 
 /* ---- merging ---- */
 
-/* Quick test: true if the boxes have no element in common. */
-static bool boxes_disjoint(const Piece *a, const Piece *b) {
-  for (int d = 0; d < a->ndim; d++) {
-    const PieceDim *x = &a->dim[d], *y = &b->dim[d];
-    if (x->parts == y->parts &&
-        (x->first + x->valid <= y->first || y->first + y->valid <= x->first))
-      return true;
-  }
-  return false;
-}
-
 /* The first span of a piece that ends past element `at` of the whole tensor. */
 static int64_t span_behind(const Piece *p, int64_t at, int64_t spans) {
   int64_t lo = 0, hi = spans;
@@ -126,7 +115,7 @@ weft_status ckpt_read(CkptRead *r, int kind, int param, const Piece *want, float
   int t = kind * c->m.nparam + param;
   int64_t found = 0;
   for (int i = c->first[t]; i < c->first[t + 1]; i++)
-    if (!boxes_disjoint(want, &c->piece[i].piece))
+    if (!piece_disjoint(want, &c->piece[i].piece))
       TRY(take(r, &c->piece[i], want, local, &found, e));
   if (found == wanted(want)) return WEFT_OK;
   return err_file(e, WEFT_EINTERNAL, c->dir, 0,

@@ -16,11 +16,8 @@ enum { MANIFEST_MAX = 256 << 20, TEXT_SHOWN = 60 };
 
 static void write_params(Json *j, const Manifest *m) {
   json_open(j, "parameters", '{');
-  for (int i = 0; i < m->nparam; i++) {
-    json_open(j, m->param[i].name, '[');
-    for (int d = 0; d < m->param[i].ndim; d++) json_int(j, NULL, m->param[i].dim[d]);
-    json_close(j, ']');
-  }
+  for (int i = 0; i < m->nparam; i++)
+    json_ints(j, m->param[i].name, m->param[i].dim, m->param[i].ndim);
   json_close(j, '}');
 }
 

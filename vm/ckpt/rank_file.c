@@ -55,26 +55,18 @@ static void write_place(Text *out, const Saved *s, const char *data) {
   for (int d = 0; d < s->piece.ndim; d++) {
     const PieceDim *p = &s->piece.dim[d];
     const int64_t v[] = {p->parts, p->size, p->first, p->slice, p->valid};
-    json_open(&j, NULL, '[');
-    for (int i = 0; i < LEN(v); i++) json_int(&j, NULL, v[i]);
-    json_close(&j, ']');
+    json_ints(&j, NULL, v, LEN(v));
   }
   json_close(&j, ']');
   json_int(&j, "from", s->piece.from);
   json_close(&j, '}');
 }
 
-static int64_t box_elements(const Piece *p) {
-  int64_t n = 1;
-  for (int d = 0; d < p->ndim; d++) n *= p->dim[d].parts * p->dim[d].slice;
-  return n;
-}
-
 /* With the shape of the box if it is the whole box, else flat. */
 static StWrite tensor_of(const char *name, const Saved *s) {
   const Piece *p = &s->piece;
   StWrite t = {.name = name, .dtype = region_saved(p->region)};
-  if (p->count == box_elements(p)) {
+  if (p->count == piece_padded(p)) {
     t.ndim = p->ndim;
     for (int d = 0; d < p->ndim; d++) t.dim[d] = p->dim[d].parts * p->dim[d].slice;
   } else {
@@ -237,7 +229,7 @@ static weft_status read_place(Arena *a, const json_t *place, const CkptParam *of
   x->from = json_is_integer(from) ? json_integer_value(from) : -1;
   x->count = (int64_t)t->bytes / dtype_size(t->dtype);
   if (!read_box(json_object_get(place, "box"), of, x) || x->from < 0 || !x->count ||
-      x->from > box_elements(x) - x->count)
+      x->from > piece_padded(x) - x->count)
     FAIL(t, "tensor \"%s\" is not within the shape of its parameter", t->name);
   return read_blocks(a, json_object_get(place, "blocks"), t, p, e);
 }

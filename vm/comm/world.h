@@ -140,7 +140,7 @@ void addresses_of_other(char *list, const char *mine);
 void world_abort(World *w, int rank, weft_status code, const char *why);
 void world_close(World *w); /* one that was never started is fine */
 
-/* local.c, tcp.c, open_mpi.c, open_nccl.c */
+/* local.c, tcp.c, open_world.c */
 extern const WorldVtable world_local, world_tcp;
 extern const WorldBytes world_local_bytes;
 const WorldVtable *world_load_mpi(weft_error *e);

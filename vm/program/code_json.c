@@ -20,9 +20,7 @@ static void write_operands(const ProgramJson *k, const char *key, uint32_t first
       json_int(j, "index", mesh_index(&k->c->mesh, o->shard, k->rank));
       json_close(j, '}');
     }
-    json_open(j, "shape", '[');
-    for (int d = 0; d < o->ndim; d++) json_int(j, NULL, o->dim[d]);
-    json_close(j, ']');
+    json_ints(j, "shape", o->dim, o->ndim);
     json_int(j, "slot", o->slot);
     json_close(j, '}');
   }

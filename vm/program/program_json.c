@@ -114,9 +114,7 @@ static void write_params(const ProgramJson *k) {
     json_int(k->j, "count", q->count);
     json_str(k->j, "name", whole->name);
     json_bool(k->j, "owner", q->owner);
-    json_open(k->j, "shape", '[');
-    for (int d = 0; d < whole->ndim; d++) json_int(k->j, NULL, whole->dim[d]);
-    json_close(k->j, ']');
+    json_ints(k->j, "shape", whole->dim, whole->ndim);
     json_close(k->j, '}');
   }
   json_close(k->j, ']');

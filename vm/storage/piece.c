@@ -27,6 +27,22 @@ static PieceDim dim_piece(const Mesh *m, const CompiledParam *p, int d, int rank
   return c;
 }
 
+int64_t piece_padded(const Piece *p) {
+  int64_t n = 1;
+  for (int d = 0; d < p->ndim; d++) n *= p->dim[d].parts * p->dim[d].slice;
+  return n;
+}
+
+bool piece_disjoint(const Piece *a, const Piece *b) {
+  for (int d = 0; d < a->ndim; d++) {
+    const PieceDim *x = &a->dim[d], *y = &b->dim[d];
+    if (!x->valid || !y->valid) return true;
+    if (x->parts != y->parts) continue;
+    if (x->first + x->valid <= y->first || y->first + y->valid <= x->first) return true;
+  }
+  return false;
+}
+
 int64_t piece_box(const Mesh *m, const CompiledParam *p) {
   int64_t n = 1;
   for (int d = 0; d < p->ndim; d++) {

@@ -26,6 +26,11 @@ Piece piece_make(const Mesh *m, const CompiledParam *p, const Regions *s,
                  const Stored *at, const Region *r, int rank);
 /* Elements of the box: what a rank holds in regions without a flat cut. */
 int64_t piece_box(const Mesh *m, const CompiledParam *p);
+/* Those of a piece's box, with padding. */
+int64_t piece_padded(const Piece *p);
+/* Whether the boxes of two pieces of a parameter are seen to have no element in common: a
+ * dimension that is cut into as many parts has others, or none. */
+bool piece_disjoint(const Piece *a, const Piece *b);
 /* Elements [first, first + n) of a piece, as a piece. */
 static inline Piece piece_part(const Piece *p, int64_t first, int64_t n) {
   Piece part = *p;

@@ -7,7 +7,6 @@
  * together; beyond that a kernel has to ask for it, up to what the GPU has. */
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include "failed_before.h"
 #include "kernels/cuda/cuda_device.h"
@@ -153,12 +152,6 @@ static LoadedKernel *row_of(struct LoadedKernels *t, const void *kernel) {
   return &t->at[i];
 }
 
-static double seconds(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 static cudaError_t load(LoadedKernel *k, const void *kernel) {
   struct cudaFuncAttributes a;
   cudaError_t r = cudaFuncGetAttributes(&a, kernel);
@@ -216,9 +209,9 @@ bool cuda_launch_fits(CudaContext *c, const CudaLaunch *l) {
   LoadedKernel other, *k = row_of(t, l->kernel);
   if (k->kernel) return fits(c, l, k);
   bool full = t->n == LOADED_MOST - 1; /* then it is asked for each time */
-  double from = seconds();
+  double from = now_s();
   cudaError_t r = load(full ? &other : k, l->kernel);
-  t->seconds += seconds() - from;
+  t->seconds += now_s() - from;
   say_how_they_came(c);
   if (r != cudaSuccess) return refuse_error(c, l, 0, r);
   t->n += !full;

@@ -44,13 +44,8 @@ static int by_layout(const void *x, const void *y) {
 static void write_entry(Json *j, const StWrite *t, uint64_t at) {
   json_open(j, t->name, '{');
   json_str(j, "dtype", st_type_name(t->dtype));
-  json_open(j, "shape", '[');
-  for (int k = 0; k < t->ndim; k++) json_int(j, NULL, t->dim[k]);
-  json_close(j, ']');
-  json_open(j, "data_offsets", '[');
-  json_int(j, NULL, (int64_t)at);
-  json_int(j, NULL, (int64_t)(at + bytes_of(t)));
-  json_close(j, ']');
+  json_ints(j, "shape", t->dim, t->ndim);
+  json_ints(j, "data_offsets", (int64_t[]){(int64_t)at, (int64_t)(at + bytes_of(t))}, 2);
   json_close(j, '}');
 }
 
