@@ -16,6 +16,7 @@ Suite *cuda_fp8_suite(void);
 #ifdef WEFT_EMULATED_CUDA
 
 #include "kernels/cuda/gemm/fp8_product.h"
+#include "tests/reference/fp8_codes.h"
 #include "tests/reference/kernel_sets.h"
 #include "tests/standin/standin.h"
 #include "vm/graph/op_fp8.h"

@@ -9,7 +9,7 @@
 #include "tests/harness/one_rank_pair.h"
 #include "tests/harness/plan_fixture.h"
 #include "bindings/schedule/schedule_facts.h"
-#include "vm/base/fp8.h"
+#include "tests/reference/fp8_codes.h"
 #include "vm/compile/compile.h"
 #include "vm/graph/op_fp8.h"
 #include "vm/weights/weights_load.h"

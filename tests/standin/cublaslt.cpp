@@ -12,7 +12,7 @@
 #include "cublasLt.h"
 #include "runtime.h"
 #include "emulate.h"
-#include "vm/base/fp8.h"
+#include "tests/reference/fp8_codes.h"
 
 extern "C" const LtAlgorithm lt_algorithm[LT_ALGORITHMS] = {{30, false, false},
                                                             {1, true, false},

@@ -4,7 +4,7 @@
  *
  * Values are rounded to nearest, ties to even, after what is larger than the largest was
  * cut to it (saturated); a NaN stays one. Ops compute with the rounded values as f32,
- * which hold both types exactly; codes are for who stores them. */
+ * which hold both types exactly. */
 #ifndef WEFT_FP8_H
 #define WEFT_FP8_H
 
@@ -33,28 +33,6 @@ FP8_INLINE float fp8_round(Fp8Type t, float f) {
   float near = cut < least ? (cut + steps) - steps : float_of_bits(v);
   uint32_t r = (u ^ sign) > 0x7f800000u ? 0x7fc00000u : bits_of_float(near);
   return float_of_bits(r | sign);
-}
-
-/* The code of a value that fp8_round gave. */
-FP8_INLINE uint8_t fp8_code(Fp8Type t, float f) {
-  const int fraction = t == FP8_E4M3 ? 3 : 2, bias = t == FP8_E4M3 ? 7 : 15;
-  uint32_t u = bits_of_float(f), sign = u >> 31 << 7, x = u & 0x7fffffffu;
-  if (x > 0x7f800000u) return (uint8_t)(sign | 0x7f);
-  int e = (int)(x >> 23) - 127 + bias;
-  if (e >= 1)
-    return (uint8_t)(sign | ((uint32_t)e << fraction) |
-                     ((x & 0x7fffff) >> (23 - fraction)));
-  return (uint8_t)(sign | (uint32_t)ldexpf(float_of_bits(x), fraction + bias - 1));
-}
-
-FP8_INLINE float fp8_value(Fp8Type t, uint8_t code) {
-  const int fraction = t == FP8_E4M3 ? 3 : 2, bias = t == FP8_E4M3 ? 7 : 15;
-  int e = (code & 0x7f) >> fraction, m = code & ((1 << fraction) - 1);
-  float sign = code & 0x80 ? -1.0f : 1.0f;
-  if (t == FP8_E4M3 ? (code & 0x7f) == 0x7f : e == 31)
-    return t == FP8_E5M2 && m == 0 ? sign * INFINITY : NAN;
-  if (e == 0) return sign * ldexpf((float)m, 1 - bias - fraction);
-  return sign * ldexpf((float)(m + (1 << fraction)), e - bias - fraction);
 }
 
 /* What a tensor, or a row or a column of one, is multiplied by before it is rounded: its
