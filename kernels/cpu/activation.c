@@ -214,7 +214,7 @@ void cpu_silu_mul_dx(Device *dev, const KernelArgs *a) {
 }
 
 static void halves(Device *dev, const KernelArgs *a, PartFn fn) {
-  each_part(dev, a, rows_of(&a->in[0]), row_grain(last_dim(&a->in[0])), fn);
+  each_row(dev, a, &a->in[0], fn);
 }
 void cpu_swiglu(Device *dev, const KernelArgs *a) { halves(dev, a, swiglu_part); }
 void cpu_swiglu_dx(Device *dev, const KernelArgs *a) { halves(dev, a, swiglu_dx_part); }

@@ -25,11 +25,10 @@ BY_TYPE(add_to_logits, in[1])
 
 void cpu_add_bias(Device *dev, const KernelArgs *a) {
   if (a->in[0].dtype != a->in[1].dtype) {
-    each_part(dev, a, rows_of(&a->in[0]), row_grain(last_dim(&a->in[0])),
-              add_to_logits_part);
+    each_row(dev, a, &a->in[0], add_to_logits_part);
     return;
   }
-  each_part(dev, a, rows_of(&a->in[0]), row_grain(last_dim(&a->in[0])), add_bias_part);
+  each_row(dev, a, &a->in[0], add_bias_part);
 }
 
 /* Sums the columns [lo, hi): in blocks of rows, whose sums are then added, so that the

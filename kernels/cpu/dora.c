@@ -51,8 +51,7 @@ INLINE void feature_scale(const KernelArgs *a, int64_t lo, int64_t hi, DType t) 
 BY_TYPE(feature_scale, in[0])
 
 void cpu_feature_scale(Device *dev, const KernelArgs *a) {
-  int64_t grain = row_grain(last_dim(&a->in[0]));
-  each_part(dev, a, rows_of(&a->in[0]), grain, feature_scale_part);
+  each_row(dev, a, &a->in[0], feature_scale_part);
 }
 
 /* Sums in blocks of rows as bias_dw. */

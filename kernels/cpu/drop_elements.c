@@ -84,11 +84,9 @@ static void copy_part(const KernelArgs *a, int64_t lo, int64_t hi) {
 }
 
 void cpu_dropout(Device *dev, const KernelArgs *a) {
-  int64_t rows = rows_of(&a->in[0]), grain = row_grain(last_dim(&a->in[0]));
-  each_part(dev, a, rows, grain, a->attr->rate > 0 ? dropout_part : copy_part);
+  each_row(dev, a, &a->in[0], a->attr->rate > 0 ? dropout_part : copy_part);
 }
 
 void cpu_noise(Device *dev, const KernelArgs *a) {
-  int64_t rows = rows_of(&a->in[0]), grain = row_grain(last_dim(&a->in[0]));
-  each_part(dev, a, rows, grain, a->attr->rate > 0 ? noise_part : copy_part);
+  each_row(dev, a, &a->in[0], a->attr->rate > 0 ? noise_part : copy_part);
 }

@@ -30,6 +30,11 @@ extern PrepareFn prepare_linear, prepare_linear_dx, prepare_linear_dw, prepare_l
     prepare_linear_ce_stats, prepare_linear_ce_back, prepare_linear_ce_dx,
     prepare_linear_ce_dw;
 extern ReleaseFn release_gemm, release_linear_ce;
+/* Of an op that a file's prepare() has with others. */
+#define PREPARES(op)                                                                     \
+  weft_status prepare_##op(Device *dev, KernelArgs *a, weft_error *e) {                  \
+    return prepare(dev, a, OP_##op, e);                                                  \
+  }
 
 /* ---- element types ---- */
 
@@ -121,6 +126,12 @@ static inline void each_part(const Device *dev, const KernelArgs *a, int64_t n,
 /* Grain for rows of c elements, such that a thread gets about 10,000 elements. */
 INLINE int64_t row_grain(int64_t c) { return MAX(1, 8192 / MAX(c, 1)); }
 enum { ELEMENT_GRAIN = 8192, COLUMN_GRAIN = 32 };
+
+/* Runs fn over the rows of x. */
+static inline void each_row(const Device *dev, const KernelArgs *a, const KTensor *x,
+                            PartFn fn) {
+  each_part(dev, a, rows_of(x), row_grain(last_dim(x)), fn);
+}
 
 /* A token's choice of an expert; sorted by weight to drop some (permute.c). */
 typedef struct Choice {

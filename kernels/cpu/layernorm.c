@@ -30,7 +30,7 @@ BY_TYPE(layernorm, in[0])
 
 void cpu_layernorm(Device *dev, const KernelArgs *a) {
   assert(a->in[1].dtype == a->in[0].dtype && a->in[2].dtype == a->in[0].dtype);
-  each_part(dev, a, rows_of(&a->in[0]), row_grain(last_dim(&a->in[0])), layernorm_part);
+  each_row(dev, a, &a->in[0], layernorm_part);
 }
 
 /* dx = rstd * (dy*w - mean(dy*w) - xhat * mean(dy*w*xhat)), xhat = (x - mean) * rstd. */
@@ -61,8 +61,7 @@ INLINE void layernorm_dx(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
 BY_TYPE(layernorm_dx, in[0])
 
 void cpu_layernorm_dx(Device *dev, const KernelArgs *a) {
-  each_part(dev, a, rows_of(&a->in[0]), row_grain(last_dim(&a->in[0])),
-            layernorm_dx_part);
+  each_row(dev, a, &a->in[0], layernorm_dx_part);
 }
 
 /* Threads own columns; sums in blocks of rows as in bias_dw. */
@@ -115,5 +114,5 @@ INLINE void center(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
 BY_TYPE(center, in[0])
 
 void cpu_center(Device *dev, const KernelArgs *a) {
-  each_part(dev, a, rows_of(&a->in[0]), row_grain(last_dim(&a->in[0])), center_part);
+  each_row(dev, a, &a->in[0], center_part);
 }

@@ -11,17 +11,9 @@ static weft_status prepare(Device *dev, KernelArgs *a, int op, weft_error *e) {
   return WEFT_OK;
 }
 
-weft_status prepare_linear(Device *dev, KernelArgs *a, weft_error *e) {
-  return prepare(dev, a, OP_linear, e);
-}
-
-weft_status prepare_linear_dx(Device *dev, KernelArgs *a, weft_error *e) {
-  return prepare(dev, a, OP_linear_dx, e);
-}
-
-weft_status prepare_linear_dw(Device *dev, KernelArgs *a, weft_error *e) {
-  return prepare(dev, a, OP_linear_dw, e);
-}
+PREPARES(linear)
+PREPARES(linear_dx)
+PREPARES(linear_dw)
 
 void release_gemm(Device *dev, KernelArgs *a) { gemm_end(a->state); }
 

@@ -43,10 +43,10 @@ static void concat_part(const KernelArgs *a, int64_t lo, int64_t hi) {
   move_rows(&a->out[0], a->in, a->nin, true, lo, hi);
 }
 void cpu_split(Device *dev, const KernelArgs *a) {
-  each_part(dev, a, rows_of(&a->in[0]), row_grain(last_dim(&a->in[0])), split_part);
+  each_row(dev, a, &a->in[0], split_part);
 }
 void cpu_concat(Device *dev, const KernelArgs *a) {
-  each_part(dev, a, rows_of(&a->out[0]), row_grain(last_dim(&a->out[0])), concat_part);
+  each_row(dev, a, &a->out[0], concat_part);
 }
 
 /* ---- slice, pack, unpack ----

@@ -31,33 +31,24 @@ static weft_status prepare_backward(Device *d, KernelArgs *a, weft_error *e) {
   return prepare_attention(d, a, e);
 }
 
+/* What makes and ends the state of an op. */
+#define WITH(op, begin, end) [OP_##op].prepare = begin, [OP_##op].release = end
+
 const Kernel cuda_kernels[OP_N] = {
 #define OP(name, nin, nout, infer, grad, shard, cost, doc) [OP_##name].run = cuda_##name,
 #include "vm/graph/ops.def"
-    [OP_linear].prepare = prepare_linear_lt,
-    [OP_linear].release = release_lt,
-    [OP_linear_dx].prepare = prepare_linear_dx_lt,
-    [OP_linear_dx].release = release_lt,
-    [OP_linear_dw].prepare = prepare_linear_dw_lt,
-    [OP_linear_dw].release = release_lt,
-    [OP_linear_fp8].prepare = prepare_linear_fp8_lt,
-    [OP_linear_fp8].release = release_lt,
-    [OP_linear_fp8_dx].prepare = prepare_linear_fp8_dx_lt,
-    [OP_linear_fp8_dx].release = release_lt,
-    [OP_linear_fp8_dw].prepare = prepare_linear_fp8_dw_lt,
-    [OP_linear_fp8_dw].release = release_lt,
-    [OP_linear_ce_stats].prepare = prepare_linear_ce_stats_lt,
-    [OP_linear_ce_stats].release = release_linear_ce_lt,
-    [OP_linear_ce_back].prepare = prepare_linear_ce_back_lt,
-    [OP_linear_ce_back].release = release_linear_ce_lt,
-    [OP_linear_ce_dx].prepare = prepare_linear_ce_dx_lt,
-    [OP_linear_ce_dx].release = release_linear_ce_lt,
-    [OP_linear_ce_dw].prepare = prepare_linear_ce_dw_lt,
-    [OP_linear_ce_dw].release = release_linear_ce_lt,
-    [OP_attention].prepare = prepare_forward,
-    [OP_attention].release = cudnn_release,
-    [OP_attention_dx].prepare = prepare_backward,
-    [OP_attention_dx].release = cudnn_release,
+    WITH(linear, prepare_linear_lt, release_lt),
+    WITH(linear_dx, prepare_linear_dx_lt, release_lt),
+    WITH(linear_dw, prepare_linear_dw_lt, release_lt),
+    WITH(linear_fp8, prepare_linear_fp8_lt, release_lt),
+    WITH(linear_fp8_dx, prepare_linear_fp8_dx_lt, release_lt),
+    WITH(linear_fp8_dw, prepare_linear_fp8_dw_lt, release_lt),
+    WITH(linear_ce_stats, prepare_linear_ce_stats_lt, release_linear_ce_lt),
+    WITH(linear_ce_back, prepare_linear_ce_back_lt, release_linear_ce_lt),
+    WITH(linear_ce_dx, prepare_linear_ce_dx_lt, release_linear_ce_lt),
+    WITH(linear_ce_dw, prepare_linear_ce_dw_lt, release_linear_ce_lt),
+    WITH(attention, prepare_forward, cudnn_release),
+    WITH(attention_dx, prepare_backward, cudnn_release),
     [OP_attention_part].prepare = prepare_attention,
     [OP_attention_part_dx].prepare = prepare_attention,
     [OP_attention_step].prepare = prepare_attention,

@@ -89,10 +89,10 @@ BY_TYPE(split_heads, in[0])
 
 void cpu_split_heads(Device *dev, const KernelArgs *a) {
   const KTensor *x = &a->in[0];
-  each_part(dev, a, rows_of(x), row_grain(last_dim(x)), split_heads_part);
+  each_row(dev, a, x, split_heads_part);
 }
 
 void cpu_join_heads(Device *dev, const KernelArgs *a) {
   const KTensor *y = &a->out[0];
-  each_part(dev, a, rows_of(y), row_grain(last_dim(y)), join_heads_part);
+  each_row(dev, a, y, join_heads_part);
 }

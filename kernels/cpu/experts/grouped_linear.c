@@ -3,23 +3,15 @@
 #include "kernels/cpu/gemm/gemm.h"
 #include "kernels/cpu/kernel.h"
 
-static weft_status prepare(Device *dev, KernelArgs *a, int op) {
+static weft_status prepare(Device *dev, KernelArgs *a, int op, weft_error *e) {
   GemmShape s = gemm_of(op, a);
   gemm_init_many(a->state, &s, dev->threads);
   return WEFT_OK;
 }
 
-weft_status prepare_grouped_linear(Device *dev, KernelArgs *a, weft_error *e) {
-  return prepare(dev, a, OP_grouped_linear);
-}
-
-weft_status prepare_grouped_linear_dx(Device *dev, KernelArgs *a, weft_error *e) {
-  return prepare(dev, a, OP_grouped_linear_dx);
-}
-
-weft_status prepare_grouped_linear_dw(Device *dev, KernelArgs *a, weft_error *e) {
-  return prepare(dev, a, OP_grouped_linear_dw);
-}
+PREPARES(grouped_linear)
+PREPARES(grouped_linear_dx)
+PREPARES(grouped_linear_dw)
 
 /* Rows after those of all experts become 0. */
 static void grouped(const KernelArgs *a, int op) {

@@ -55,6 +55,5 @@ static void sequence_bias_rows(const KernelArgs *a, int64_t lo, int64_t hi) {
 }
 
 void cpu_sequence_bias(Device *dev, const KernelArgs *a) {
-  each_part(dev, a, rows_of(&a->in[0]), row_grain(last_dim(&a->in[0])),
-            sequence_bias_rows);
+  each_row(dev, a, &a->in[0], sequence_bias_rows);
 }

@@ -181,17 +181,9 @@ static weft_status prepare(Device *dev, KernelArgs *a, int op, weft_error *e) {
   return WEFT_OK;
 }
 
-weft_status prepare_linear_fp8(Device *dev, KernelArgs *a, weft_error *e) {
-  return prepare(dev, a, OP_linear_fp8, e);
-}
-
-weft_status prepare_linear_fp8_dx(Device *dev, KernelArgs *a, weft_error *e) {
-  return prepare(dev, a, OP_linear_fp8_dx, e);
-}
-
-weft_status prepare_linear_fp8_dw(Device *dev, KernelArgs *a, weft_error *e) {
-  return prepare(dev, a, OP_linear_fp8_dw, e);
-}
+PREPARES(linear_fp8)
+PREPARES(linear_fp8_dx)
+PREPARES(linear_fp8_dw)
 
 static void multiply(Device *dev, const KernelArgs *a, int op) {
   float *to[2];

@@ -41,9 +41,7 @@ static void run(Device *dev, const KernelArgs *a, int op) {
 }
 
 #define KERNEL(name)                                                                     \
-  weft_status prepare_linear_ce_##name(Device *dev, KernelArgs *a, weft_error *e) {      \
-    return prepare(dev, a, OP_linear_ce_##name, e);                                      \
-  }                                                                                      \
+  PREPARES(linear_ce_##name)                                                             \
   void cpu_linear_ce_##name(Device *dev, const KernelArgs *a) {                          \
     run(dev, a, OP_linear_ce_##name);                                                    \
   }

@@ -28,7 +28,7 @@ INLINE void causal_conv(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
 BY_TYPE(causal_conv, in[0])
 
 void cpu_causal_conv(Device *dev, const KernelArgs *a) {
-  each_part(dev, a, rows_of(&a->in[0]), row_grain(last_dim(&a->in[0])), causal_conv_part);
+  each_row(dev, a, &a->in[0], causal_conv_part);
 }
 
 /* A token has been seen by those up to K - 1 further on that are of its document. */
@@ -50,8 +50,7 @@ INLINE void causal_conv_dx(const KernelArgs *a, int64_t lo, int64_t hi, DType t)
 BY_TYPE(causal_conv_dx, in[1])
 
 void cpu_causal_conv_dx(Device *dev, const KernelArgs *a) {
-  each_part(dev, a, rows_of(&a->in[1]), row_grain(last_dim(&a->in[1])),
-            causal_conv_dx_part);
+  each_row(dev, a, &a->in[1], causal_conv_dx_part);
 }
 
 /* Threads own features; sums over blocks of tokens, of which then the sum. */

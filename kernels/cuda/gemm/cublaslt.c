@@ -140,22 +140,16 @@ weft_status prepare_product_lt(Device *d, KernelArgs *a, const Product *p, uint6
   return st;
 }
 
-static weft_status prepare(Device *d, int op, KernelArgs *a, weft_error *e) {
+static weft_status prepare(Device *d, KernelArgs *a, int op, weft_error *e) {
   Product p = cuda_product(op, a);
   const CudaContext *c = d->ctx;
   if (!a->state || !c || !c->lt || !known_types(&p)) return WEFT_OK;
   return prepare_product_lt(d, a, &p, cuda_work(op, a), e);
 }
 
-weft_status prepare_linear_lt(Device *d, KernelArgs *a, weft_error *e) {
-  return prepare(d, OP_linear, a, e);
-}
-weft_status prepare_linear_dx_lt(Device *d, KernelArgs *a, weft_error *e) {
-  return prepare(d, OP_linear_dx, a, e);
-}
-weft_status prepare_linear_dw_lt(Device *d, KernelArgs *a, weft_error *e) {
-  return prepare(d, OP_linear_dw, a, e);
-}
+PREPARES(linear)
+PREPARES(linear_dx)
+PREPARES(linear_dw)
 
 /* ---- running ---- */
 

@@ -23,6 +23,12 @@ typedef struct Product {
 } Product;
 Product cuda_product(int op, const KernelArgs *a);
 
+/* Of an op that a file's prepare() has with others. */
+#define PREPARES(op)                                                                     \
+  weft_status prepare_##op##_lt(Device *d, KernelArgs *a, weft_error *e) {               \
+    return prepare(d, a, OP_##op, e);                                                    \
+  }
+
 /* The choice of an algorithm, made when a program is loaded and kept in KernelArgs.state.
  */
 weft_status prepare_linear_lt(Device *d, KernelArgs *a, weft_error *e);

@@ -46,9 +46,7 @@ static void run(Device *d, const KernelArgs *a, int op) {
 }
 
 #define KERNEL(name)                                                                     \
-  weft_status prepare_linear_ce_##name##_lt(Device *d, KernelArgs *a, weft_error *e) {   \
-    return prepare(d, a, OP_linear_ce_##name, e);                                        \
-  }                                                                                      \
+  PREPARES(linear_ce_##name)                                                             \
   void cuda_linear_ce_##name(Device *d, const KernelArgs *a) {                           \
     run(d, a, OP_linear_ce_##name);                                                      \
   }

@@ -48,7 +48,7 @@ static Product product_of(const Fp8Product *p, DType out) {
                    .b_scales = b->back_bytes};
 }
 
-static weft_status prepare(Device *d, int op, KernelArgs *a, weft_error *e) {
+static weft_status prepare(Device *d, KernelArgs *a, int op, weft_error *e) {
   const CudaContext *c = d->ctx;
   if (!a->state || !c || !c->lt) return WEFT_OK;
   if (c->choices) TRY(check(c->choices->capability, op, a, e));
@@ -58,15 +58,9 @@ static weft_status prepare(Device *d, int op, KernelArgs *a, weft_error *e) {
   return prepare_product_lt(d, a, &lt, p.gemm_bytes, e);
 }
 
-weft_status prepare_linear_fp8_lt(Device *d, KernelArgs *a, weft_error *e) {
-  return prepare(d, OP_linear_fp8, a, e);
-}
-weft_status prepare_linear_fp8_dx_lt(Device *d, KernelArgs *a, weft_error *e) {
-  return prepare(d, OP_linear_fp8_dx, a, e);
-}
-weft_status prepare_linear_fp8_dw_lt(Device *d, KernelArgs *a, weft_error *e) {
-  return prepare(d, OP_linear_fp8_dw, a, e);
-}
+PREPARES(linear_fp8)
+PREPARES(linear_fp8_dx)
+PREPARES(linear_fp8_dw)
 
 /* ---- running ---- */
 
