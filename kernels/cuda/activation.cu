@@ -35,53 +35,22 @@ static __device__ __forceinline__ float silu_slope(float x, float s) {
   return s * (1.0f + x * (1.0f - s));
 }
 
-struct Silu {
-  __device__ void operator()(const float *in, float *out) const {
-    out[0] = in[0] * sigmoid(in[0]);
-  }
-};
-struct SiluDx {
-  __device__ void operator()(const float *in, float *out) const {
-    out[0] = in[1] * silu_slope(in[0], sigmoid(in[0]));
-  }
-};
+static __device__ __forceinline__ float clamped(float x, float most) {
+  float low = x < -most ? -most : x;
+  return low > most ? most : low;
+}
+
+ELEMENTS(silu, 1, 0, in[0] * sigmoid(in[0]))
+ELEMENTS(silu_dx, 2, 0, in[1] * silu_slope(in[0], sigmoid(in[0])))
 /* Propagates NaN, so that it is found where it arose. */
-struct Relu {
-  __device__ void operator()(const float *in, float *out) const {
-    out[0] = in[0] < 0 ? 0 : in[0];
-  }
-};
-struct ReluDx {
-  __device__ void operator()(const float *in, float *out) const {
-    out[0] = in[0] > 0 ? in[1] : 0;
-  }
-};
-struct Clamp {
-  float most;
-  __device__ void operator()(const float *in, float *out) const {
-    float low = in[0] < -most ? -most : in[0];
-    out[0] = low > most ? most : low;
-  }
-};
-struct ClampDx {
-  float most;
-  __device__ void operator()(const float *in, float *out) const {
-    out[0] = fabsf(in[0]) <= most ? in[1] : 0;
-  }
-};
-struct SoftCap {
-  float cap;
-  __device__ void operator()(const float *in, float *out) const {
-    out[0] = cap * tanhf(in[0] / cap);
-  }
-};
-struct SoftCapDx { /* of the result */
-  float cap;
-  __device__ void operator()(const float *in, float *out) const {
-    float t = in[0] / cap;
-    out[0] = in[1] * (1.0f - t * t);
-  }
-};
+ELEMENTS(relu, 1, 0, in[0] < 0 ? 0 : in[0])
+ELEMENTS(relu_dx, 2, 0, in[0] > 0 ? in[1] : 0)
+ELEMENTS(clamp, 1, a->attr->limit, clamped(in[0], k))
+ELEMENTS(clamp_dx, 2, a->attr->limit, fabsf(in[0]) <= k ? in[1] : 0)
+ELEMENTS(soft_cap, 1, a->attr->soft_cap, tanhf(in[0] / k) * k)
+/* Of the result. */
+ELEMENTS(soft_cap_dx, 2, a->attr->soft_cap, in[1] * (1.0f - (in[0] / k) * (in[0] / k)))
+
 template <typename T> struct SiluMul {
   __device__ void operator()(const float *in, float *out) const {
     out[0] = in[0] * sigmoid_for<T>(in[0]) * in[1];
@@ -98,22 +67,6 @@ template <typename T> struct SiluMulDx {
 void cuda_gelu(Device *d, const KernelArgs *a) { map<1, 1>(d, a, Gelu{a->attr->kind}); }
 void cuda_gelu_dx(Device *d, const KernelArgs *a) {
   map<2, 1>(d, a, GeluDx{a->attr->kind});
-}
-void cuda_silu(Device *d, const KernelArgs *a) { map<1, 1>(d, a, Silu{}); }
-void cuda_silu_dx(Device *d, const KernelArgs *a) { map<2, 1>(d, a, SiluDx{}); }
-void cuda_relu(Device *d, const KernelArgs *a) { map<1, 1>(d, a, Relu{}); }
-void cuda_relu_dx(Device *d, const KernelArgs *a) { map<2, 1>(d, a, ReluDx{}); }
-void cuda_clamp(Device *d, const KernelArgs *a) {
-  map<1, 1>(d, a, Clamp{a->attr->limit});
-}
-void cuda_clamp_dx(Device *d, const KernelArgs *a) {
-  map<2, 1>(d, a, ClampDx{a->attr->limit});
-}
-void cuda_soft_cap(Device *d, const KernelArgs *a) {
-  map<1, 1>(d, a, SoftCap{a->attr->soft_cap});
-}
-void cuda_soft_cap_dx(Device *d, const KernelArgs *a) {
-  map<2, 1>(d, a, SoftCapDx{a->attr->soft_cap});
 }
 void cuda_silu_mul(Device *d, const KernelArgs *a) {
   by_type(a->out[0].dtype, [&](auto *p) {

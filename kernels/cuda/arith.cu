@@ -1,20 +1,10 @@
 /* arith.cu - add, mul, scale, acc and cast: sums and products of equal shapes. */
 #include "rows.cuh"
 
-struct Add {
-  __device__ void operator()(const float *in, float *out) const {
-    out[0] = in[0] + in[1];
-  }
-};
-struct Mul {
-  __device__ void operator()(const float *in, float *out) const {
-    out[0] = in[0] * in[1];
-  }
-};
-struct Scale {
-  float by;
-  __device__ void operator()(const float *in, float *out) const { out[0] = in[0] * by; }
-};
+ELEMENTS(add, 2, 0, in[0] + in[1])
+ELEMENTS(mul, 2, 0, in[0] * in[1])
+ELEMENTS(scale, 1, a->attr->scale, in[0] * k)
+
 template <int N> struct Sum {
   __device__ void operator()(const float *in, float *out) const {
     float sum = in[0];
@@ -22,12 +12,6 @@ template <int N> struct Sum {
     out[0] = sum;
   }
 };
-
-void cuda_add(Device *d, const KernelArgs *a) { map<2, 1>(d, a, Add{}); }
-void cuda_mul(Device *d, const KernelArgs *a) { map<2, 1>(d, a, Mul{}); }
-void cuda_scale(Device *d, const KernelArgs *a) {
-  map<1, 1>(d, a, Scale{a->attr->scale});
-}
 
 /* In f32, so that bf16 operands are rounded once, at the end. */
 template <int N> static void acc_some(Device *d, const KernelArgs *a) {

@@ -147,4 +147,15 @@ static void map(Device *d, const KernelArgs *a, F f) {
   });
 }
 
+/* The kernel of an op whose result is `value` of in[0 .. IN-1], and of k, a number of its
+ * attributes. */
+#define ELEMENTS(op, IN, number, value)                                                  \
+  struct op##_element {                                                                  \
+    float k;                                                                             \
+    __device__ void operator()(const float *in, float *out) const { out[0] = value; }    \
+  };                                                                                     \
+  void cuda_##op(Device *d, const KernelArgs *a) {                                       \
+    map<IN, 1>(d, a, op##_element{(float)(number)});                                     \
+  }
+
 #endif

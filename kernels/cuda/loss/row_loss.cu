@@ -101,43 +101,10 @@ void cuda_sum_all(Device *d, const KernelArgs *a) { sum_rows_of(d, a, 1); }
 
 /* ---- elements ---- */
 
-struct Div {
-  __device__ void operator()(const float *in, float *out) const {
-    out[0] = in[1] == 0 ? 0.0f : in[0] / in[1];
-  }
-};
-struct DivDb {
-  __device__ void operator()(const float *in, float *out) const {
-    out[0] = in[0] == 0 ? 0.0f : -(in[1] * in[2]) / in[0];
-  }
-};
-struct Offset {
-  float by;
-  __device__ void operator()(const float *in, float *out) const { out[0] = in[0] + by; }
-};
-struct Exp {
-  __device__ void operator()(const float *in, float *out) const { out[0] = expf(in[0]); }
-};
+ELEMENTS(divide, 2, 0, in[1] == 0 ? 0.0f : in[0] / in[1])
+ELEMENTS(divide_db, 3, 0, in[0] == 0 ? 0.0f : -(in[1] * in[2]) / in[0])
+ELEMENTS(offset, 1, a->attr->scale, in[0] + k)
+ELEMENTS(exponential, 1, 0, expf(in[0]))
 /* Of large |x| neither overflows nor loses what is left of 1. */
-struct LogSigmoid {
-  __device__ void operator()(const float *in, float *out) const {
-    float low = in[0] < 0 ? in[0] : 0.0f;
-    out[0] = low - log1pf(expf(-fabsf(in[0])));
-  }
-};
-struct LogSigmoidDx {
-  __device__ void operator()(const float *in, float *out) const {
-    out[0] = in[1] / (1.0f + expf(in[0]));
-  }
-};
-
-void cuda_divide(Device *d, const KernelArgs *a) { map<2, 1>(d, a, Div{}); }
-void cuda_divide_db(Device *d, const KernelArgs *a) { map<3, 1>(d, a, DivDb{}); }
-void cuda_offset(Device *d, const KernelArgs *a) {
-  map<1, 1>(d, a, Offset{a->attr->scale});
-}
-void cuda_exponential(Device *d, const KernelArgs *a) { map<1, 1>(d, a, Exp{}); }
-void cuda_log_sigmoid(Device *d, const KernelArgs *a) { map<1, 1>(d, a, LogSigmoid{}); }
-void cuda_log_sigmoid_dx(Device *d, const KernelArgs *a) {
-  map<2, 1>(d, a, LogSigmoidDx{});
-}
+ELEMENTS(log_sigmoid, 1, 0, (in[0] < 0 ? in[0] : 0.0f) - log1pf(expf(-fabsf(in[0]))))
+ELEMENTS(log_sigmoid_dx, 2, 0, in[1] / (1.0f + expf(in[0])))
