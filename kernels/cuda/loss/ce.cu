@@ -159,60 +159,51 @@ __global__ void __launch_bounds__(BLOCK)
   }
 }
 
-/* Calls f with whether rows of logits are whole vectors; `l`: all that lie as they do. */
-template <typename T, typename F, typename... P>
-static void by_logits(const KernelArgs *a, F f, P... l) {
-  by_bool(wide_rows<T>(cuda_last(&a->in[0]), l...), f);
+/* Calls f with the type of logits, and whether their rows are whole vectors, and those of
+ * `also`, which lie as they do. */
+template <typename F> static void by_logits(const KernelArgs *a, const void *also, F f) {
+  by_type(a->in[0].dtype, [&](auto *p) {
+    typedef TYPE_OF(p) T;
+    by_bool(wide_rows<T>(cuda_last(&a->in[0]), a->in[0].p, also),
+            [&](auto wide) { f(p, wide); });
+  });
 }
 
 void cuda_ce_max(Device *d, const KernelArgs *a) {
-  by_type(a->in[0].dtype, [&](auto *p) {
+  by_logits(a, a->in[0].p, [&](auto *p, auto wide) {
     typedef TYPE_OF(p) T;
-    auto start = [&](auto wide) {
-      LAUNCH((max_rows<decltype(wide)::is, T>), (unsigned)cuda_rows(&a->in[0]), BLOCK,
-             cuda_stream(d), data<const T>(&a->in[0]), data<float>(&a->out[0]),
-             slice_of(a));
-    };
-    by_logits<T>(a, start, a->in[0].p);
+    LAUNCH((max_rows<decltype(wide)::is, T>), (unsigned)cuda_rows(&a->in[0]), BLOCK,
+           cuda_stream(d), data<const T>(&a->in[0]), data<float>(&a->out[0]),
+           slice_of(a));
   });
 }
 
 void cuda_ce_sum(Device *d, const KernelArgs *a) {
-  by_type(a->in[0].dtype, [&](auto *p) {
+  by_logits(a, a->in[0].p, [&](auto *p, auto wide) {
     typedef TYPE_OF(p) T;
-    auto start = [&](auto wide) {
-      LAUNCH((sum_rows<decltype(wide)::is, T>), (unsigned)cuda_rows(&a->in[0]), BLOCK,
-             cuda_stream(d), data<const T>(&a->in[0]), data<const int32_t>(&a->in[1]),
-             data<const float>(&a->in[2]), data<float>(&a->out[0]), slice_of(a));
-    };
-    by_logits<T>(a, start, a->in[0].p);
+    LAUNCH((sum_rows<decltype(wide)::is, T>), (unsigned)cuda_rows(&a->in[0]), BLOCK,
+           cuda_stream(d), data<const T>(&a->in[0]), data<const int32_t>(&a->in[1]),
+           data<const float>(&a->in[2]), data<float>(&a->out[0]), slice_of(a));
   });
 }
 
 void cuda_ce_stats(Device *d, const KernelArgs *a) {
-  by_type(a->in[0].dtype, [&](auto *p) {
+  by_logits(a, a->in[0].p, [&](auto *p, auto wide) {
     typedef TYPE_OF(p) T;
-    auto start = [&](auto wide) {
-      LAUNCH((stats_of_rows<decltype(wide)::is, T>), (unsigned)cuda_rows(&a->in[0]),
-             BLOCK, cuda_stream(d), data<const T>(&a->in[0]),
-             data<const int32_t>(&a->in[1]), data<float>(&a->out[0]),
-             data<float>(&a->out[1]), slice_of(a));
-    };
-    by_logits<T>(a, start, a->in[0].p);
+    LAUNCH((stats_of_rows<decltype(wide)::is, T>), (unsigned)cuda_rows(&a->in[0]), BLOCK,
+           cuda_stream(d), data<const T>(&a->in[0]), data<const int32_t>(&a->in[1]),
+           data<float>(&a->out[0]), data<float>(&a->out[1]), slice_of(a));
   });
 }
 
 void cuda_ce_dx(Device *d, const KernelArgs *a) {
-  by_type(a->in[0].dtype, [&](auto *p) {
+  by_logits(a, a->out[0].p, [&](auto *p, auto wide) {
     typedef TYPE_OF(p) T;
-    auto start = [&](auto wide) {
-      LAUNCH((dx_rows<decltype(wide)::is, T>), (unsigned)cuda_rows(&a->in[0]), BLOCK,
-             cuda_stream(d), data<const T>(&a->in[0]), data<const int32_t>(&a->in[1]),
-             data<const float>(&a->in[2]), data<const float>(&a->in[3]),
-             data<const float>(&a->in[4]), (int64_t)(cuda_count(&a->in[4]) > 1),
-             a->attr->z, data<T>(&a->out[0]), slice_of(a));
-    };
-    by_logits<T>(a, start, a->in[0].p, a->out[0].p);
+    LAUNCH((dx_rows<decltype(wide)::is, T>), (unsigned)cuda_rows(&a->in[0]), BLOCK,
+           cuda_stream(d), data<const T>(&a->in[0]), data<const int32_t>(&a->in[1]),
+           data<const float>(&a->in[2]), data<const float>(&a->in[3]),
+           data<const float>(&a->in[4]), (int64_t)(cuda_count(&a->in[4]) > 1), a->attr->z,
+           data<T>(&a->out[0]), slice_of(a));
   });
 }
 
