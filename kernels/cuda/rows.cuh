@@ -209,4 +209,15 @@ static __device__ __forceinline__ int64_t column_of(int each) {
   return ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) * each;
 }
 
+/* Rows from *end on become 0. Grid: vectors of columns, rows. */
+template <bool WIDE, typename T>
+__global__ void __launch_bounds__(BLOCK)
+    clear_rows(const int32_t *end, T *y, int64_t rows, int64_t width) {
+  constexpr int N = EACH_OF<T>;
+  int64_t c = column_of(N);
+  if (c >= width) return;
+  for_rows(*end, rows,
+           [&](int64_t r) { put<WIDE>(y + r * width, c, width, Pack<T, N>{}); });
+}
+
 #endif

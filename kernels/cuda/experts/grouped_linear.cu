@@ -32,17 +32,6 @@ __global__ void __launch_bounds__(BLOCK)
                 (int64_t)blockIdx.x * TILE_N, false);
 }
 
-/* Grid: vectors of columns, rows. */
-template <bool WIDE, typename T>
-__global__ void __launch_bounds__(BLOCK)
-    clear_past(const int32_t *end, T *y, int64_t rows, int64_t width) {
-  constexpr int N = EACH_OF<T>;
-  int64_t c = column_of(N);
-  if (c >= width) return;
-  for_rows(*end, rows,
-           [&](int64_t r) { put<WIDE>(y + r * width, c, width, Pack<T, N>{}); });
-}
-
 static void grouped(Device *d, const KernelArgs *a, bool forward) {
   const KTensor *w = &a->in[1];
   int64_t experts = w->dim[0], rows = a->in[0].dim[0];
@@ -64,7 +53,7 @@ static void grouped(Device *d, const KernelArgs *a, bool forward) {
              y, experts, n, k, w_row, w_col);
     RowGrid rest = row_grid(packs_of(n, EACH_OF<T>), rows);
     by_bool(wide_rows<T>(n, y), [&](auto wide) {
-      LAUNCH((clear_past<decltype(wide)::is, T>), rest.blocks, rest.threads,
+      LAUNCH((clear_rows<decltype(wide)::is, T>), rest.blocks, rest.threads,
              cuda_stream(d), ends + experts, y, rows, n);
     });
   });

@@ -205,16 +205,6 @@ __global__ void __launch_bounds__(BLOCK)
   });
 }
 
-template <bool WIDE, typename T>
-__global__ void __launch_bounds__(BLOCK)
-    clear_rows(const int32_t *end, T *y, int64_t rows, int64_t width) {
-  constexpr int N = EACH_OF<T>;
-  int64_t c = column_of(N);
-  if (c >= width) return;
-  for_rows(*end, rows,
-           [&](int64_t r) { put<WIDE>(y + r * width, c, width, Pack<T, N>{}); });
-}
-
 /* Fills with NaN the rows of choices over capacity that must not be dropped: the step
  * then ends as not finite. */
 template <typename T>

@@ -7,49 +7,46 @@
 
 #include "kernels/cuda/rows.cuh"
 
-/* What a chunk adds to the state behind it. Grid: chunks, heads, sequences. */
-template <typename T> __global__ void __launch_bounds__(BLOCK) chunk_states(Scan<T> s) {
-  __shared__ ScanChunk k;
+/* to(P,N) of a head: the sums over the tokens of a chunk of left(e, j) * right(j, f). */
+template <typename T, typename L, typename R>
+__device__ __forceinline__ void sum_chunk(const Scan<T> &s, int tokens, float *to, L left,
+                                          R right) {
   __shared__ TileRoom room;
-  ScanPlace p = scan_place(s, (int)blockIdx.x, (int)blockIdx.y, (int)blockIdx.z);
-  float *to = state_at(s, s.state, p);
-  read_chunk(k, s, p);
   for (int e0 = 0; e0 < s.P; e0 += SIDE)
     for (int f0 = 0; f0 < s.N; f0 += SIDE) {
       Square sum = {};
       multiply_tile(
-          room, sum, p.n,
-          [&](int e, int j) {
-            return left_of(k, p.n - 1, j) * k.d[j] * of_head(s.x, s, p, j, e0 + e);
-          },
-          [&](int j, int f) { return of_group(s.B, s, p, j, f0 + f); });
+          room, sum, tokens, [&](int e, int j) { return left(e0 + e, j); },
+          [&](int j, int f) { return right(j, f0 + f); });
       each_of(sum, [&](int e, int f, float x) {
         if (e0 + e < s.P && f0 + f < s.N) to[(e0 + e) * s.N + f0 + f] = x;
       });
     }
 }
 
+/* What a chunk adds to the state behind it. Grid: chunks, heads, sequences. */
+template <typename T> __global__ void __launch_bounds__(BLOCK) chunk_states(Scan<T> s) {
+  __shared__ ScanChunk k;
+  ScanPlace p = scan_place(s, (int)blockIdx.x, (int)blockIdx.y, (int)blockIdx.z);
+  read_chunk(k, s, p);
+  sum_chunk(
+      s, p.n, state_at(s, s.state, p),
+      [&](int e, int j) {
+        return left_of(k, p.n - 1, j) * k.d[j] * of_head(s.x, s, p, j, e);
+      },
+      [&](int j, int f) { return of_group(s.B, s, p, j, f); });
+}
+
 /* What a chunk adds to the gradient of the state before it. */
 template <typename T>
 __global__ void __launch_bounds__(BLOCK) chunk_state_gradients(Scan<T> s) {
   __shared__ ScanChunk k;
-  __shared__ TileRoom room;
   ScanPlace p = scan_place(s, (int)blockIdx.x, (int)blockIdx.y, (int)blockIdx.z);
-  float *to = state_at(s, s.grad, p);
   read_chunk(k, s, p);
-  for (int e0 = 0; e0 < s.P; e0 += SIDE)
-    for (int f0 = 0; f0 < s.N; f0 += SIDE) {
-      Square sum = {};
-      multiply_tile(
-          room, sum, p.n,
-          [&](int e, int i) {
-            return left_before(k, i) * of_head(s.dy, s, p, i, e0 + e);
-          },
-          [&](int i, int f) { return of_group(s.C, s, p, i, f0 + f); });
-      each_of(sum, [&](int e, int f, float x) {
-        if (e0 + e < s.P && f0 + f < s.N) to[(e0 + e) * s.N + f0 + f] = x;
-      });
-    }
+  sum_chunk(
+      s, p.n, state_at(s, s.grad, p),
+      [&](int e, int i) { return left_before(k, i) * of_head(s.dy, s, p, i, e); },
+      [&](int i, int f) { return of_group(s.C, s, p, i, f); });
 }
 
 /* How much a chunk leaves of the state before it: left(B,H,chunks), in front of scratch.
