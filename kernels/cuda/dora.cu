@@ -36,8 +36,7 @@ template <typename T>
 __global__ void __launch_bounds__(BLOCK)
     scale_features(const T *x, const T *m, const float *norm2, T *y, int64_t n,
                    int64_t width) {
-  int64_t step = (int64_t)gridDim.x * blockDim.x;
-  for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += step) {
+  EACH_ELEMENT(i, n) {
     int64_t c = i % width;
     y[i] = rounded<T>(load(x[i]) * (load(m[c]) / sqrtf(norm2[c])));
   }

@@ -15,8 +15,8 @@ template <typename T>
 __global__ void __launch_bounds__(BLOCK)
     drop(Dropout d, DropoutColumns c, const T *x, const int32_t *token, T *y,
          int64_t rows, float reach) {
-  int64_t step = (int64_t)gridDim.x * blockDim.x, n = rows * c.groups;
-  for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += step) {
+  int64_t n = rows * c.groups;
+  EACH_ELEMENT(i, n) {
     int64_t row = i / c.groups, group = c.first / DROPOUT_WORDS + i % c.groups;
     uint32_t word[DROPOUT_WORDS] = {0};
     if (d.least || reach > 0)

@@ -81,6 +81,12 @@ static inline unsigned blocks_for(int64_t n, int each = BLOCK) {
   return (unsigned)(blocks < 1 ? 1 : blocks < BLOCKS_MAX ? blocks : BLOCKS_MAX);
 }
 
+/* A loop over those of n elements that are the thread's. */
+#define EACH_ELEMENT(i, n)                                                               \
+  for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x,                       \
+               step_ = (int64_t)gridDim.x * blockDim.x;                                  \
+       i < (n); i += step_)
+
 /* Elements that are loaded and stored as one vector. */
 template <typename T, int N> struct alignas(sizeof(T) * N) Pack { T v[N]; };
 

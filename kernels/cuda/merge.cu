@@ -36,8 +36,7 @@ template <typename T>
 __global__ void __launch_bounds__(BLOCK)
     merge_elements(MergeList m, int64_t n, bool most) {
   typedef typename Wide<T>::type A;
-  int64_t by = (int64_t)gridDim.x * blockDim.x;
-  for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += by) {
+  EACH_ELEMENT(i, n) {
     T first = ((const T *)m.in[0])[i];
     if (m.nin > 1) {
       A a = load(first);

@@ -28,10 +28,8 @@ static bool whole_units(DType t, int64_t n) { return n * cuda_dtype_size(t) % 16
 
 template <typename U>
 __global__ void __launch_bounds__(BLOCK) copy_units(const U *x, U *y, int64_t n) {
-  int64_t step = (int64_t)gridDim.x * blockDim.x;
   UNROLL_BY_4
-  for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += step)
-    y[i] = x[i];
+  EACH_ELEMENT(i, n) y[i] = x[i];
 }
 
 /* What does not fill the last sixteen bytes is copied by elements. */

@@ -19,8 +19,7 @@ template <typename T>
 __global__ void __launch_bounds__(BLOCK)
     join_parts(Parts s, T *whole, const T *first, const T *second) {
   int64_t d = s.p + s.q, n = s.rows * s.heads * d;
-  int64_t step = (int64_t)gridDim.x * blockDim.x;
-  for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += step) {
+  EACH_ELEMENT(i, n) {
     int64_t head = i / d, c = i % d, row = s.shared ? head / s.heads : head;
     whole[i] = c < s.p ? first[head * s.p + c] : second[row * s.q + c - s.p];
   }
@@ -30,8 +29,7 @@ template <typename T>
 __global__ void __launch_bounds__(BLOCK)
     split_parts(Parts s, const T *whole, T *first, T *second) {
   int64_t d = s.p + s.q, n = s.rows * s.heads * d;
-  int64_t step = (int64_t)gridDim.x * blockDim.x;
-  for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += step) {
+  EACH_ELEMENT(i, n) {
     int64_t head = i / d, c = i % d;
     if (c < s.p)
       first[head * s.p + c] = whole[i];

@@ -28,8 +28,7 @@ static void product(Device *d, Matrix<TA> a, Matrix<TB> b, TO *c, int64_t m, int
 enum { PLANES = 3 };
 __global__ void __launch_bounds__(BLOCK)
     split_planes(const float *x, bfloat *to, int64_t n) {
-  int64_t step = (int64_t)gridDim.x * blockDim.x;
-  for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += step) {
+  EACH_ELEMENT(i, n) {
     float left = x[i];
     UNROLL
     for (int k = 0; k < PLANES; k++) {

@@ -55,9 +55,7 @@ __global__ void __launch_bounds__(BLOCK)
 
 /* A program that does not train: every factor is 1. */
 __global__ void __launch_bounds__(BLOCK) sinkhorn_none(float *out, int64_t n) {
-  int64_t step = (int64_t)gridDim.x * blockDim.x;
-  for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += step)
-    out[i] = 0;
+  EACH_ELEMENT(i, n) out[i] = 0;
 }
 
 void cuda_sinkhorn(Device *d, const KernelArgs *a) {
@@ -74,8 +72,7 @@ void cuda_sinkhorn(Device *d, const KernelArgs *a) {
 
 __global__ void __launch_bounds__(BLOCK)
     add_sequence_bias(const float *l, const float *b, float *y, int64_t n, Balance k) {
-  int64_t step = (int64_t)gridDim.x * blockDim.x;
-  for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += step)
+  EACH_ELEMENT(i, n)
     y[i] = l[i] + b[i / (k.rows * k.experts) * k.experts + i % k.experts];
 }
 

@@ -7,8 +7,7 @@ enum { IGNORED = -100 };
 /* ---- a number from others ---- a thread for each element of the result */
 
 template <typename F> __global__ void __launch_bounds__(BLOCK) each(int64_t n, F f) {
-  int64_t step = (int64_t)gridDim.x * blockDim.x;
-  for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += step) f(i);
+  EACH_ELEMENT(i, n) f(i);
 }
 
 template <typename F> static void for_each(Device *d, int64_t n, F f) {

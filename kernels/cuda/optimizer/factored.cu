@@ -18,9 +18,7 @@ static unsigned blocks_of_rows(const FactoredPlaces *f) {
 /* ---- sums ---- */
 
 __global__ void __launch_bounds__(BLOCK) clear_sums(double *to, int64_t n) {
-  int64_t by = (int64_t)gridDim.x * blockDim.x;
-  for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += by)
-    to[i] = 0;
+  EACH_ELEMENT(i, n) to[i] = 0;
 }
 
 static void clear(Device *d, const KTensor *t) {
@@ -174,9 +172,9 @@ __global__ void __launch_bounds__(BLOCK)
     average_factors(const float *v, const double *s, const double *scal, float *to,
                     int64_t n, int64_t rows, int64_t cols, double decay) {
   double by = pow(scal[SC_STEP], decay);
-  int64_t step = (int64_t)gridDim.x * blockDim.x, wide = rows + cols;
+  int64_t wide = rows + cols;
   if (scal[SC_HOLD] != 0) return;
-  for (int64_t k = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; k < n; k += step) {
+  EACH_ELEMENT(k, n) {
     int64_t m = k / wide, i = k % wide;
     to[k] = toward(v[k], s[m * (wide + rows) + i] / (double)(i < rows ? cols : rows), by);
   }
@@ -187,9 +185,8 @@ __global__ void __launch_bounds__(BLOCK)
     average_squares(const RowRun r, const G *g, const float *v, const double *scal,
                     float *to, double decay) {
   double by = pow(scal[SC_STEP], decay), clip = (float)scal[SC_CLIP];
-  int64_t step = (int64_t)gridDim.x * blockDim.x;
   if (scal[SC_HOLD] != 0) return;
-  for (int64_t k = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; k < r.n; k += step) {
+  EACH_ELEMENT(k, r.n) {
     double x = load(g[r.from + k]) * clip;
     to[r.from + k] = toward(v[r.from + k], x * x, by);
   }

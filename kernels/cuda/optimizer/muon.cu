@@ -17,8 +17,7 @@ __global__ void __launch_bounds__(BLOCK)
   bool hold = scal[SC_HOLD] != 0;
   float clip = (float)scal[SC_CLIP];
   uint32_t number = (uint32_t)(uint64_t)scal[SC_STEP];
-  int64_t by = (int64_t)gridDim.x * blockDim.x;
-  for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += by) {
+  EACH_ELEMENT(i, n) {
     if (hold) {
       u[i] = 0;
       continue;
@@ -63,8 +62,7 @@ static MatrixPlaces places_of(const OpAttr *attr, const KTensor *x,
 __global__ void __launch_bounds__(BLOCK)
     take_elements(const MatrixPlaces p, const float *from, float *to, int64_t n,
                   int64_t cols, bool turned) {
-  int64_t by = (int64_t)gridDim.x * blockDim.x;
-  for (int64_t k = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; k < n; k += by) {
+  EACH_ELEMENT(k, n) {
     int64_t r = k / cols, c = k % cols;
     to[k] = from[matrix_place(&p, turned ? c : r, turned ? r : c)];
   }
@@ -83,8 +81,8 @@ void cuda_matrix_take(Device *d, const KernelArgs *a) {
 __global__ void __launch_bounds__(BLOCK)
     put_elements(const MatrixPlaces p, const float *from, float *to, int64_t rows,
                  int64_t cols, bool turned, bool mine, float scale) {
-  int64_t by = (int64_t)gridDim.x * blockDim.x, n = rows * p.cols * p.pieces;
-  for (int64_t k = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; k < n; k += by) {
+  int64_t n = rows * p.cols * p.pieces;
+  EACH_ELEMENT(k, n) {
     int64_t j = k % p.cols, i = k / p.cols % rows, piece = k / p.cols / rows;
     float *at = to + piece * p.box + p.first + i * p.cols + j;
     bool has = matrix_element(&p, piece, &i, &j) && mine;
@@ -119,8 +117,7 @@ __global__ void __launch_bounds__(BLOCK)
   float keep = (float)(1.0 - a.factor * scal[SC_LR] * a.decay);
   uint32_t number = (uint32_t)(uint64_t)scal[SC_STEP];
   bool copies = (const void *)copy != (const void *)to;
-  int64_t by = (int64_t)gridDim.x * blockDim.x;
-  for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += by) {
+  EACH_ELEMENT(i, n) {
     float was = load(p[i]), x = was * keep - lr * o[i];
     uint32_t r = a.by_chance ? chance(o[i], was, number, a.seed) : 0;
     to[i] = rounded_by<P>(x, a.by_chance, r);

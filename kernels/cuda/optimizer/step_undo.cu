@@ -18,8 +18,7 @@ __global__ void __launch_bounds__(BLOCK)
     undo_elements(Undo u, T *copy, const double *scal, int64_t n) {
   if (scal[SC_UNDO] == 0) return;
   bool copies = (const void *)copy != (const void *)u.to[0];
-  int64_t by = (int64_t)gridDim.x * blockDim.x;
-  for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += by) {
+  EACH_ELEMENT(i, n) {
     for (int k = 0; k < u.kept; k++)
       if (u.half >> k & 1)
         ((uint16_t *)u.to[k])[i] = ((const uint16_t *)u.from[k])[i];

@@ -12,8 +12,7 @@ template <typename T>
 __global__ void __launch_bounds__(BLOCK)
     conv_rows(const T *x, const T *w, const int32_t *starts, T *y, int64_t n, int64_t len,
               int64_t width, int K) {
-  int64_t step = (int64_t)gridDim.x * blockDim.x;
-  for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += step) {
+  EACH_ELEMENT(i, n) {
     int64_t r = i / width, c = i % width, seen = r % len - begins(starts, r) + 1;
     float sum = 0;
     for (int k = 0; k < K && k < seen; k++)
@@ -27,8 +26,7 @@ template <typename T>
 __global__ void __launch_bounds__(BLOCK)
     conv_rows_dx(const T *w, const T *dy, const int32_t *starts, T *dx, int64_t n,
                  int64_t len, int64_t width, int K) {
-  int64_t step = (int64_t)gridDim.x * blockDim.x;
-  for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += step) {
+  EACH_ELEMENT(i, n) {
     int64_t r = i / width, c = i % width, at = r % len;
     float sum = 0;
     for (int k = 0; k < K && at + k < len && begins(starts, r + k) <= at; k++)

@@ -20,8 +20,7 @@ template <typename T>
 __global__ void __launch_bounds__(BLOCK)
     steps_of(const T *s, const T *b, const T *A, float *d, float *a, int64_t n, int heads,
              Limits l) {
-  int64_t step = (int64_t)gridDim.x * blockDim.x;
-  for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += step) {
+  EACH_ELEMENT(i, n) {
     int h = (int)(i % heads);
     Step x = step_of(load(s[i]) + load(b[h]), l);
     d[i] = x.d;
@@ -33,8 +32,7 @@ template <typename T>
 __global__ void __launch_bounds__(BLOCK)
     steps_dx(const T *s, const T *b, const T *A, const float *dd, const float *da, T *ds,
              int64_t n, int heads, Limits l) {
-  int64_t step = (int64_t)gridDim.x * blockDim.x;
-  for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += step) {
+  EACH_ELEMENT(i, n) {
     int h = (int)(i % heads);
     Step x = step_of(load(s[i]) + load(b[h]), l);
     ds[i] = rounded<T>((dd[i] - expf(load(A[h])) * da[i]) * x.slope);
