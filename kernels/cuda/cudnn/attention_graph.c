@@ -40,48 +40,14 @@ typedef enum { SCALE, NEVER, KEEP_ALL } Number;
 /* ---- o = softmax(scale * q k^T, masked) v, lse = log of its sums ---- */
 
 enum {
-  F_Q,
-  F_KT,
-  F_V,
-  F_SCALE,
-  F_NEVER,
-  F_S,
-  F_SCALED,
-  F_ROW,
-  F_COLUMN,
-  F_SEEN,
-  F_MASKED,
-  F_MOST,
-  F_LESS,
-  F_E,
-  F_SUM,
-  F_LOG,
-  F_LSE,
-  F_P,
-  F_O,
+#define FORWARD(id, ...) id,
+#include "attention_graph.def"
   F_N
 };
 
 static const Row forward_tensor[F_N] = {
-    [F_Q] = {"q", AG_BF16, AG_IN, 0, STORED, {B, H, T, D}},
-    [F_KT] = {"k^T", AG_BF16, AG_IN, 1, STORED_TURNED, {B, K, D, T}},
-    [F_V] = {"v", AG_BF16, AG_IN, 2, STORED, {B, K, T, E}},
-    [F_SCALE] = {"scale", AG_F32, AG_NUMBER, SCALE, DENSE, NUMBER},
-    [F_NEVER] = {"never", AG_F32, AG_NUMBER, NEVER, DENSE, NUMBER},
-    [F_S] = {"q k^T", AG_F32, AG_BETWEEN, 0, DENSE, SCORES},
-    [F_SCALED] = {"scores", AG_F32, AG_BETWEEN, 0, DENSE, SCORES},
-    [F_ROW] = {"row", AG_I32, AG_BETWEEN, 0, DENSE, SCORES},
-    [F_COLUMN] = {"column", AG_I32, AG_BETWEEN, 0, DENSE, SCORES},
-    [F_SEEN] = {"seen", AG_BOOL, AG_BETWEEN, 0, DENSE, SCORES},
-    [F_MASKED] = {"masked scores", AG_F32, AG_BETWEEN, 0, DENSE, SCORES},
-    [F_MOST] = {"most", AG_F32, AG_BETWEEN, 0, DENSE, EACH},
-    [F_LESS] = {"less most", AG_F32, AG_BETWEEN, 0, DENSE, SCORES},
-    [F_E] = {"e", AG_F32, AG_BETWEEN, 0, DENSE, SCORES},
-    [F_SUM] = {"sum", AG_F32, AG_BETWEEN, 0, DENSE, EACH},
-    [F_LOG] = {"log sum", AG_F32, AG_BETWEEN, 0, DENSE, EACH},
-    [F_LSE] = {"lse", AG_F32, AG_OUT, 1, STORED, EACH},
-    [F_P] = {"p", AG_BF16, AG_BETWEEN, 0, DENSE, SCORES},
-    [F_O] = {"o", AG_BF16, AG_OUT, 0, STORED, {B, H, T, E}},
+#define FORWARD(id, ...) [id] = {__VA_ARGS__},
+#include "attention_graph.def"
 };
 
 static const AgNode forward_node[] = {
@@ -108,76 +74,14 @@ static const AgNode forward_node[] = {
  */
 
 enum {
-  G_Q,
-  G_KT,
-  G_VT,
-  G_O,
-  G_LSE,
-  G_DO,
-  G_SCALE,
-  G_NEVER,
-  G_KEEP,
-  G_DO_O,
-  G_ROW_SUM,
-  G_DELTA,
-  G_S,
-  G_SCALED,
-  G_LESS,
-  G_ROW,
-  G_COLUMN,
-  G_SEEN,
-  G_MASKED,
-  G_P,
-  G_PT,
-  G_DV_HEADS,
-  G_DV,
-  G_DP,
-  G_DP_LESS,
-  G_DS_UNSCALED,
-  G_DS,
-  G_DST,
-  G_DK_HEADS,
-  G_DK,
-  G_K,
-  G_DQ_SUMS,
-  G_DQ,
+#define BACKWARD(id, ...) id,
+#include "attention_graph.def"
   G_N
 };
 
 static const Row backward_tensor[G_N] = {
-    [G_Q] = {"q", AG_BF16, AG_IN, 0, STORED, {B, H, T, D}},
-    [G_KT] = {"k^T", AG_BF16, AG_IN, 1, STORED_TURNED, {B, K, D, T}},
-    [G_VT] = {"v^T", AG_BF16, AG_IN, 2, STORED_TURNED, {B, K, E, T}},
-    [G_O] = {"o", AG_BF16, AG_IN, 3, STORED, {B, H, T, E}},
-    [G_LSE] = {"lse", AG_F32, AG_BY_HEADS, 4, DENSE, EACH},
-    [G_DO] = {"do", AG_BF16, AG_IN, 5, STORED, {B, H, T, E}},
-    [G_SCALE] = {"scale", AG_F32, AG_NUMBER, SCALE, DENSE, NUMBER},
-    [G_NEVER] = {"never", AG_F32, AG_NUMBER, NEVER, DENSE, NUMBER},
-    [G_KEEP] = {"keep all", AG_F32, AG_NUMBER, KEEP_ALL, DENSE, NUMBER},
-    [G_DO_O] = {"do * o", AG_F32, AG_BETWEEN, 0, STORED, {B, H, T, E}},
-    [G_ROW_SUM] = {"sum do * o", AG_F32, AG_BETWEEN, 0, DENSE, EACH},
-    [G_DELTA] = {"delta", AG_F32, AG_SCRATCH, 0, DENSE, EACH},
-    [G_S] = {"q k^T", AG_F32, AG_BETWEEN, 0, DENSE, SCORES},
-    [G_SCALED] = {"scores", AG_F32, AG_BETWEEN, 0, DENSE, SCORES},
-    [G_LESS] = {"less lse", AG_F32, AG_BETWEEN, 0, DENSE, SCORES},
-    [G_ROW] = {"row", AG_I32, AG_BETWEEN, 0, DENSE, SCORES},
-    [G_COLUMN] = {"column", AG_I32, AG_BETWEEN, 0, DENSE, SCORES},
-    [G_SEEN] = {"seen", AG_BOOL, AG_BETWEEN, 0, DENSE, SCORES},
-    [G_MASKED] = {"masked scores", AG_F32, AG_BETWEEN, 0, DENSE, SCORES},
-    [G_P] = {"p", AG_F32, AG_BETWEEN, 0, DENSE, SCORES},
-    [G_PT] = {"p^T", AG_BF16, AG_BETWEEN, 0, DENSE_TURNED, SCORES},
-    [G_DV_HEADS] = {"dv of heads", AG_BF16, AG_BETWEEN, 0, DENSE, {B, H, T, E}},
-    [G_DV] = {"dv", AG_BF16, AG_OUT, 2, STORED, {B, K, T, E}},
-    [G_DP] = {"dp", AG_F32, AG_BETWEEN, 0, DENSE, SCORES},
-    [G_DP_LESS] = {"dp less delta", AG_F32, AG_BETWEEN, 0, DENSE, SCORES},
-    [G_DS_UNSCALED] = {"ds / scale", AG_F32, AG_BETWEEN, 0, DENSE, SCORES},
-    [G_DS] = {"ds", AG_F32, AG_BETWEEN, 0, DENSE, SCORES},
-    [G_DST] = {"ds^T", AG_BF16, AG_BETWEEN, 0, DENSE_TURNED, SCORES},
-    [G_DK_HEADS] = {"dk of heads", AG_BF16, AG_BETWEEN, 0, DENSE, {B, H, T, D}},
-    [G_DK] = {"dk", AG_BF16, AG_OUT, 1, STORED, {B, K, T, D}},
-    [G_K] = {"k", AG_F32, AG_BETWEEN, 0, STORED, {B, K, T, D}},
-    [G_DQ_SUMS] = {"dq, its sums", AG_F32, AG_SCRATCH, 0, DENSE, {B, H, T, D}},
-    [G_DQ] = {"dq", AG_BF16, AG_OUT, 0, STORED, {B, H, T, D}},
+#define BACKWARD(id, ...) [id] = {__VA_ARGS__},
+#include "attention_graph.def"
 };
 
 static const AgNode backward_node[] = {
