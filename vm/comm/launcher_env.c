@@ -27,7 +27,7 @@ const char *launch_name(LaunchKind k) { return launcher[k].name; }
 
 /* A variable that is empty counts as not set. */
 static const char *look(LaunchGetenv get, void *ud, const char *name) {
-  const char *s = get(ud, name);
+  const char *s = get ? get(ud, name) : getenv(name);
   return s && *s ? s : NULL;
 }
 

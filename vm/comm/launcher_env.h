@@ -22,7 +22,8 @@ typedef struct LaunchInfo {
   int master_port;         /* LAUNCH_ENV: 0 if not given */
 } LaunchInfo;
 
-/* Looks a variable up; NULL if it is not set. getenv with a `ud`, for tests. */
+/* Looks a variable up; NULL if it is not set. No function: getenv. Others are of tests.
+ */
 typedef const char *(*LaunchGetenv)(void *ud, const char *name);
 
 /* The innermost launcher wins, in the order of LaunchKind; outer ones are ignored.

@@ -1,17 +1,13 @@
 /* calibrate_world.c - see calibrate_world.h. */
 #include "calibrate_world.h"
 
-#include <stdlib.h>
-
 #include "vm/comm/launcher_env.h"
 #include "vm/comm/supervisor/rendezvous.h"
-
-static const char *get_env(void *ud, const char *name) { return getenv(name); }
 
 weft_status calibrate_comm(const Cli *cli, const DeviceKind *d, const WorldKind **out,
                            weft_error *e) {
   LaunchInfo info;
-  TRY(launch_detect(get_env, NULL, &info, e));
+  TRY(launch_detect(NULL, NULL, &info, e));
   bool several = info.size > 1;
   *out = cli->comm ? world_kind(cli->comm, e)
                    : world_default(several, info.kind == LAUNCH_ENV, d->host);
@@ -36,7 +32,7 @@ int calibrate_threads(const Cli *cli, int ranks) {
 weft_status calibrate_world(const Cli *cli, const WorldKind *k, World *w, weft_error *e) {
   LaunchInfo info;
   Rendezvous meet = {0};
-  TRY(launch_detect(get_env, NULL, &info, e));
+  TRY(launch_detect(NULL, NULL, &info, e));
   bool env = info.kind == LAUNCH_ENV;
   if (k->over ? env : k->meets) TRY(rendezvous_of_env(&info, cli->stop, &meet, e));
   WorldOptions o = {.meet = meet.addr ? &meet : NULL};

@@ -9,11 +9,9 @@
 #include "vm/comm/launcher_env.h"
 #include "vm/base/plural.h"
 
-static const char *get_env(void *ud, const char *name) { return getenv(name); }
-
 int launched_rank(void) {
   LaunchInfo info;
-  return launch_detect(get_env, NULL, &info, NULL) == WEFT_OK ? info.rank : 0;
+  return launch_detect(NULL, NULL, &info, NULL) == WEFT_OK ? info.rank : 0;
 }
 
 /* One process may be started like one by hand: `srun --pty bash` and platforms leave the
@@ -22,7 +20,7 @@ bool is_launched(void) { return launched_ranks() > 1; }
 
 weft_status launched_alone(weft_error *e) {
   LaunchInfo info;
-  TRY(launch_detect(get_env, NULL, &info, e));
+  TRY(launch_detect(NULL, NULL, &info, e));
   if (info.size == 1) return WEFT_OK;
   return err_set(e, WEFT_EUSAGE,
                  "--procs starts processes itself, but a launcher has started this one: "
@@ -31,7 +29,7 @@ weft_status launched_alone(weft_error *e) {
 
 int launched_ranks(void) {
   LaunchInfo info;
-  weft_status st = launch_detect(get_env, NULL, &info, NULL);
+  weft_status st = launch_detect(NULL, NULL, &info, NULL);
   return st == WEFT_OK && info.kind != LAUNCH_NONE ? info.size : 1;
 }
 
@@ -77,7 +75,7 @@ static weft_status check_world(const Processes *p, const LaunchInfo *info) {
 static weft_status choose_comm(Processes *p, int64_t *world) {
   weft_error *e = &p->job->e;
   LaunchInfo info;
-  TRY(launch_detect(get_env, NULL, &info, e));
+  TRY(launch_detect(NULL, NULL, &info, e));
   bool launched = info.kind != LAUNCH_NONE && info.size > 1;
   char names[64];
   bool meets = info.kind == LAUNCH_ENV, host = !p->job->device || p->job->device->host;
