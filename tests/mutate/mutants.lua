@@ -612,7 +612,7 @@ return {
   { file = "vm/code/unit_emit.c", suites = "model_flops",
     from = "op->code == OP_grouped_linear_dw ? op->in[0] : op->out[0];", to = "op->out[0];" },
   { file = "vm/code/unit_emit.c", suites = "model_flops",
-    from = "  case OP_router_logits_dw:\n  case OP_grouped_linear:\n", to = "  case OP_router_logits_dw:\n" },
+    from = "OP_router_logits_dw, OP_grouped_linear,", to = "OP_router_logits_dw," },
   { file = "vm/shard/shard_experts.c", suites = "model_flops",
     from = "p.on[AX_EP] == 0 && rows < most ? (double)rows / (double)most : 1", to = "1" },
 
