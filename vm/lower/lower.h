@@ -48,6 +48,18 @@ void update_sources(Emit *e);
 /* The same for a training step. */
 void update_prologue(Emit *e, const Compiled *c);
 void update_epilogue(Emit *e, const Compiled *c, MainList *t);
+
+/* ---- lower_bodies.c ---- */
+typedef struct Bodies {
+  int (*of)[BODIES]; /* unit -> numbers of its bodies that are called, -1 */
+  VEC(int) unit;     /* body -> BODIES * (a unit with this code) + phase */
+} Bodies;
+/* Numbers the bodies that the rank calls; units with equal code share them. They are
+ * numbered before the main list is written and written after it. */
+void bodies_number(Emit *e, const MainList *t, Bodies *bo);
+/* Writes body `number`; `temp`: where the scratch of bodies begins. */
+void body_write(Emit *e, const Bodies *bo, int number, uint64_t temp, bool forward);
+
 /* memory_report.c: bytes by class, for these bytes in each area and of workspace;
  * operations in flight; flops. */
 void memory_report(Emit *e, Compiled *c, const uint64_t *area, uint64_t temp);
