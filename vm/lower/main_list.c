@@ -1,11 +1,7 @@
 /* main_list.c - a pp rank's main list: unit calls, sends, receives and gradient
  * reductions in order, with every buffer as an interval of positions in that list.
- *
- * Receives from a peer are posted in the order in which that peer sends, each into a
- * buffer of its own, one action before its use. A send overlaps with what follows: it is
- * waited for once a later send to the same peer has started, but not before its receive
- * is posted (transfers.c). Between two actions a rank first posts, then waits, so that no
- * two ranks wait for each other. */
+ * Between two actions a rank first posts, then waits, so that no two ranks wait for each
+ * other; main_comm.c has what it posts, sends and reduces. */
 #include "main_list_int.h"
 
 /* ---- buffers ---- */
@@ -42,127 +38,13 @@ static int new_buffer(Walk *w, uint64_t bytes, int what) {
   return w->t->buffer[AREA_ACTIVATIONS].n - 1;
 }
 
-static int new_edge(Walk *w, int32_t edge) {
+int walk_new_edge(Walk *w, int32_t edge) {
   return new_buffer(w, w->u->edge[edge].bytes, 3 * w->u->n + edge);
-}
-
-static void touch(Walk *w, int buffer) {
-  if (buffer < 0) return;
-  w->t->buffer[AREA_ACTIVATIONS].at[buffer].end = w->now;
-}
-
-/* The index of an edge within its chunk. */
-static int chunk_edge(Walk *w, int chunk, int32_t edge) {
-  struct ChunkEdges *c = &w->chunk[chunk];
-  if (!c->of[edge]) c->of[edge] = ++c->n;
-  return c->of[edge] - 1;
-}
-
-static int32_t *edge_buffer(Walk *w, int chunk, int edge, int mb) {
-  return &w->chunk[chunk].buffer[(size_t)edge * (size_t)w->tr->microbatches + (size_t)mb];
 }
 
 int walk_handle(Walk *w) {
   if (w->free_handle.n > 0) return w->free_handle.at[--w->free_handle.n];
   return w->t->handles++;
-}
-
-static void wait_handle(Walk *w, int handle, int buffer) {
-  touch(w, buffer);
-  walk_event(w, EV_WAIT)->handle = handle;
-  *VEC_PUSH(w->a, w->free_handle) = handle;
-}
-
-/* ---- receives ---- */
-
-static Sends *from(const Walk *w, int src) { return sends_to(w->tr, src, w->rank); }
-
-static void post_item(Walk *w, int src, struct SendItem *x) {
-  int chunk = w->st->chunk[x->stage];
-  int buffer = new_edge(w, x->edge);
-  *edge_buffer(w, chunk, chunk_edge(w, chunk, x->edge), x->mb) = buffer;
-  x->handle = walk_handle(w);
-  Event *e = walk_event(w, EV_RECV);
-  e->buffer = buffer, e->peer = src, e->handle = x->handle, e->edge = x->edge,
-  e->mb = x->mb;
-}
-
-static void post_for(Walk *w, int stage, int mb, bool forward) {
-  Inlet in;
-  if (!inlet(w->tr, stage, mb, forward, &in)) return;
-  Sends *v = from(w, in.src);
-  int *next = &w->posted[send_side(w->tr, in.src, w->rank)];
-  for (; *next < in.first + in.n; ++*next) post_item(w, in.src, &v->at[*next]);
-}
-
-/* At a stage boundary within one rank nothing is sent: the next chunk takes over the
- * buffers. */
-static void hand_over(Walk *w, int stage, int mb, bool forward) {
-  const Cross *c = entering(w->st, stage, forward);
-  int peer = forward ? stage - 1 : stage + 1;
-  if (!c || w->st->rank[peer] != w->rank) return;
-  int to = w->st->chunk[stage], at = w->st->chunk[peer];
-  for (int i = 0; i < c->n; i++)
-    *edge_buffer(w, to, chunk_edge(w, to, c->at[i]), mb) =
-        *edge_buffer(w, at, chunk_edge(w, at, c->at[i]), mb);
-}
-
-static void wait_for_inputs(Walk *w, int stage, int mb, bool forward) {
-  Inlet in;
-  hand_over(w, stage, mb, forward);
-  if (!inlet(w->tr, stage, mb, forward, &in)) return;
-  int chunk = w->st->chunk[stage];
-  for (int i = in.first; i < in.first + in.n; i++) {
-    const struct SendItem *x = &from(w, in.src)->at[i];
-    wait_handle(w, x->handle, *edge_buffer(w, chunk, chunk_edge(w, chunk, x->edge), mb));
-  }
-}
-
-/* ---- sends ---- */
-
-static Peer *peer_of(Walk *w, int rank) {
-  for (int i = 0; i < w->peer.n; i++)
-    if (w->peer.at[i].rank == rank) return &w->peer.at[i];
-  *VEC_PUSH(w->a, w->peer) = (Peer){.rank = rank};
-  return &w->peer.at[w->peer.n - 1];
-}
-
-static void send_from(Walk *w, int stage, int mb, bool forward) {
-  int to = forward ? stage + 1 : stage - 1;
-  if (to < 0 || to >= w->st->n || w->st->rank[to] == w->rank) return;
-  const Cross *c = entering(w->st, to, forward);
-  if (c->n == 0) return;
-  int chunk = w->st->chunk[stage];
-  Peer *p = peer_of(w, w->st->rank[to]);
-  p->newest = p->sent.n;
-  for (int i = 0; i < c->n; i++) {
-    const struct SendItem *x = &sends_to(w->tr, w->rank, p->rank)->at[p->items++];
-    int buffer = *edge_buffer(w, chunk, chunk_edge(w, chunk, c->at[i]), mb);
-    int handle = walk_handle(w);
-    touch(w, buffer);
-    Event *e = walk_event(w, EV_SEND);
-    e->buffer = buffer, e->peer = p->rank, e->handle = handle, e->edge = c->at[i];
-    e->mb = mb;
-    *VEC_PUSH(w->a, p->sent) = (Outstanding){handle, buffer, x->posted};
-  }
-}
-
-/* Waits for sends whose receives are posted by time `now`, except the last one to each
- * peer. */
-static void wait_for_sends(Walk *w, int64_t now) {
-  for (int i = 0; i < w->peer.n; i++) {
-    Peer *p = &w->peer.at[i];
-    for (; p->head < p->newest && p->sent.at[p->head].posted <= now; p->head++)
-      wait_handle(w, p->sent.at[p->head].handle, p->sent.at[p->head].buffer);
-  }
-}
-
-static void wait_for_all_sends(Walk *w) {
-  for (int i = 0; i < w->peer.n; i++) {
-    Peer *p = &w->peer.at[i];
-    for (; p->head < p->sent.n; p->head++)
-      wait_handle(w, p->sent.at[p->head].handle, p->sent.at[p->head].buffer);
-  }
 }
 
 /* ---- calls ---- */
@@ -175,14 +57,14 @@ static void touch_buffers(Walk *w, const CompiledUnit *x, const UnitCall *c, int
     if (c->opens >> k & 1)
       frame[k] = new_buffer(w, x->code->frame[k], 3 * u + k);
     else if (c->uses >> k & 1)
-      touch(w, frame[k]);
+      walk_touch(w, frame[k]);
   for (int i = 0; i < c->nedge; i++) {
     int k = c->edge[i];
-    int32_t *buf = edge_buffer(w, chunk, number[k], mb);
+    int32_t *buf = walk_edge_buffer(w, chunk, number[k], mb);
     if (*buf < 0)
-      *buf = new_edge(w, x->edge[k]);
+      *buf = walk_new_edge(w, x->edge[k]);
     else
-      touch(w, *buf);
+      walk_touch(w, *buf);
   }
 }
 
@@ -196,7 +78,7 @@ static uint32_t note_buffers(Walk *w, const CompiledUnit *x, const UnitCall *c, 
   }
   for (int i = 0; i < c->nedge; i++)
     w->t->call_buffer.at[first + 3 + (uint32_t)c->edge[i]] =
-        *edge_buffer(w, chunk, number[c->edge[i]], mb);
+        *walk_edge_buffer(w, chunk, number[c->edge[i]], mb);
   return first;
 }
 
@@ -217,10 +99,10 @@ static void call(Walk *w, int u, Phase ph, int mb) {
 /* ---- actions ---- */
 
 static void run_forward(Walk *w, int stage, int mb) {
-  wait_for_inputs(w, stage, mb, true);
+  transfers_take(w, stage, mb, true);
   for (int u = w->st->first[stage]; u < w->st->first[stage + 1]; u++)
     call(w, u, PH_F, mb);
-  send_from(w, stage, mb, true);
+  transfers_send(w, stage, mb, true);
 }
 
 /* The backward of a stage. The gradient for the stage before is sent before the last
@@ -228,12 +110,12 @@ static void run_forward(Walk *w, int stage, int mb) {
  */
 static void run_backward(Walk *w, int stage, int mb, int bits) {
   int first = w->st->first[stage], end = w->st->first[stage + 1];
-  if (bits & PART_I) wait_for_inputs(w, stage, mb, false);
-  if (bits & PART_I && first == end) send_from(w, stage, mb, false);
+  if (bits & PART_I) transfers_take(w, stage, mb, false);
+  if (bits & PART_I && first == end) transfers_send(w, stage, mb, false);
   for (int u = end - 1; u >= first; u--) {
     bool both = w->u->at[u].code->body[PH_B]->n > 0;
     if (bits & PART_I) call(w, u, both ? PH_B : PH_I, mb);
-    if (bits & PART_I && u == first) send_from(w, stage, mb, false);
+    if (bits & PART_I && u == first) transfers_send(w, stage, mb, false);
     if (bits & PART_W) {
       if (!both) call(w, u, PH_W, mb);
       reductions_finished(w, u);
@@ -246,8 +128,8 @@ static void post_action(Walk *w, const Action *a, int base) {
   int n = action_parts(a, part);
   for (int k = 0; k < n; k++)
     if (part[k].bits != PART_W)
-      post_for(w, stage_at(w->st, w->rank, part[k].chunk), base + part[k].mb,
-               part[k].bits & PART_F);
+      transfers_post(w, stage_at(w->st, w->rank, part[k].chunk), base + part[k].mb,
+                     part[k].bits & PART_F);
 }
 
 /* Runs an action. An overlapped pair runs its forward first, then its backward, and the
@@ -293,12 +175,12 @@ static void add_chunk_edges(Walk *w, int stage) {
     int n = w->u->at[u].code->nedge;
     int *edge = w->unit_edge[w->local[u]] = NEW_N(w->a, int, n);
     look_at_calls(w, w->u->at[u].code, w->unit_call[w->local[u]]);
-    for (int k = 0; k < n; k++) edge[k] = chunk_edge(w, chunk, w->u->at[u].edge[k]);
+    for (int k = 0; k < n; k++) edge[k] = walk_chunk_edge(w, chunk, w->u->at[u].edge[k]);
   }
   for (int s = stage - 1; s <= stage; s++) {
     if (s < 0 || s >= st->n - 1) continue;
-    for (int i = 0; i < st->fwd[s].n; i++) chunk_edge(w, chunk, st->fwd[s].at[i]);
-    for (int i = 0; i < st->bwd[s].n; i++) chunk_edge(w, chunk, st->bwd[s].at[i]);
+    for (int i = 0; i < st->fwd[s].n; i++) walk_chunk_edge(w, chunk, st->fwd[s].at[i]);
+    for (int i = 0; i < st->bwd[s].n; i++) walk_chunk_edge(w, chunk, st->bwd[s].at[i]);
   }
   size_t n = (size_t)w->chunk[chunk].n * (size_t)w->tr->microbatches;
   w->chunk[chunk].buffer = arena_raw(w->a, n * sizeof(int32_t));
@@ -371,12 +253,12 @@ static void walk(Walk *w) {
     }
     post_number(w, next_compute(w, i, total), total);
     take_up(w, i);
-    wait_for_sends(w, w->tr->when->slot[w->rank][i % n].start +
+    transfers_wait(w, w->tr->when->slot[w->rank][i % n].start +
                           round * w->tr->when->makespan);
     run_action(w, a, round * s->microbatches);
   }
   w->action = w->line = 0;
-  wait_for_all_sends(w);
+  transfers_end(w);
 }
 
 /* Makes frames F..I live through the whole list, for key-value caches. */

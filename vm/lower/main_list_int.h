@@ -62,8 +62,40 @@ typedef struct Walk {
 /* Adds an event of the current action. */
 Event *walk_event(Walk *w, EventKind kind);
 int walk_handle(Walk *w);
+/* A new buffer for an edge, live from here on. */
+int walk_new_edge(Walk *w, int32_t edge);
 
-/* ---- grad_reductions.c ---- */
+/* The buffer lives until here at least; -1: there is none. */
+static inline void walk_touch(Walk *w, int buffer) {
+  if (buffer < 0) return;
+  w->t->buffer[AREA_ACTIVATIONS].at[buffer].end = w->now;
+}
+
+/* The index of an edge within its chunk. */
+static inline int walk_chunk_edge(Walk *w, int chunk, int32_t edge) {
+  struct ChunkEdges *c = &w->chunk[chunk];
+  if (!c->of[edge]) c->of[edge] = ++c->n;
+  return c->of[edge] - 1;
+}
+
+static inline int32_t *walk_edge_buffer(Walk *w, int chunk, int edge, int mb) {
+  return &w->chunk[chunk].buffer[(size_t)edge * (size_t)w->tr->microbatches + (size_t)mb];
+}
+
+/* ---- main_comm.c ---- */
+
+/* Posts the receives of what this action of a stage needs, and of what the peer sends
+ * before it. */
+void transfers_post(Walk *w, int stage, int mb, bool forward);
+/* Waits for them; what a stage of the same rank has made is taken over. */
+void transfers_take(Walk *w, int stage, int mb, bool forward);
+/* Sends what a stage has made to the next one, if that is on another rank. */
+void transfers_send(Walk *w, int stage, int mb, bool forward);
+/* Waits for sends whose receives are posted by time `now`, except the last one to each
+ * peer. */
+void transfers_wait(Walk *w, int64_t now);
+/* Waits for all sends. */
+void transfers_end(Walk *w);
 
 void reductions_begin(Walk *w, int units);
 /* To be called after each W of unit `u`. */
