@@ -10,10 +10,6 @@
 
 #include "vm/graph/op_fp8.h"
 
-static const Tensor *in_tensor(const Shard *s, Oid op, int i) {
-  return &s->g->t.at[s->g->op.at[op].in[i]];
-}
-
 /* The placement of the amax of `x`, which is placed as `p`; over an axis that cuts what
  * the maximum is of, `part`. */
 static Place amax_place(const Tensor *x, Place p, int how, int part) {
@@ -36,12 +32,12 @@ static Place amax_place(const Tensor *x, Place p, int how, int part) {
 static void place_amax(Shard *s, Oid op, Place x) {
   int how = s->g->op.at[op].attr.fp8_how;
   shard_need(s, op, 0, x);
-  s->yield[op][0] = amax_place(in_tensor(s, op, 0), s->need[op][0], how, PL_MAX);
+  s->yield[op][0] = amax_place(shard_tensor(s, op, 0), s->need[op][0], how, PL_MAX);
 }
 
 bool shard_amax(Shard *s, Oid op) {
   Place x;
-  if (in_tensor(s, op, 0)->kind != T_PARAM)
+  if (shard_tensor(s, op, 0)->kind != T_PARAM)
     x = shard_settled(s, op, 0);
   else if (!shard_param(s, op, 0, ROLE_WEIGHT, s->g->op.at[op].attr.layout ? 1 : 0, &x))
     return false;
@@ -52,13 +48,13 @@ bool shard_amax(Shard *s, Oid op) {
 static void place_scales(Shard *s, Oid op) {
   const Op *o = &s->g->op.at[op];
   for (int i = 0; i < 2 && o->nin == 4; i++)
-    s->need[op][2 + i] = amax_place(in_tensor(s, op, i), s->need[op][i],
+    s->need[op][2 + i] = amax_place(shard_tensor(s, op, i), s->need[op][i],
                                     fp8_kind(o->code, &o->attr, i), PL_R);
 }
 
 /* Whether blocks of 32 along dimension `d` of an operand are whole on each rank. */
 static bool whole_blocks(Shard *s, Oid op, int i, int d, const char *of) {
-  const Tensor *t = in_tensor(s, op, i);
+  const Tensor *t = shard_tensor(s, op, i);
   int64_t size = t->dim[d].size, parts = t->dim[d].parts;
   for (int a = 0; a < AX_N; a++) {
     if (s->need[op][i].on[a] != d || s->n[a] == 1) continue;
@@ -78,7 +74,7 @@ static bool whole_blocks(Shard *s, Oid op, int i, int d, const char *of) {
 
 static bool blocks_fit(Shard *s, Oid op) {
   const Op *o = &s->g->op.at[op];
-  bool ok = whole_blocks(s, op, 0, in_tensor(s, op, 0)->ndim - 2, "tokens");
+  bool ok = whole_blocks(s, op, 0, shard_tensor(s, op, 0)->ndim - 2, "tokens");
   for (int d = 0; d < 2 && ok; d++) {
     bool out = d == (o->attr.layout ? 1 : 0);
     ok = whole_blocks(s, op, 1, d, out ? "output features" : "input features");

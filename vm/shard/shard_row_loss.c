@@ -3,10 +3,6 @@
  * sums up over its tokens is partial over cp, and stays so while it is added. */
 #include "shard_rules.h"
 
-static const Tensor *in_tensor(const Shard *s, Oid op, int i) {
-  return &s->g->t.at[s->g->op.at[op].in[i]];
-}
-
 /* One number for each row of the first operand. */
 bool shard_ce_losses(Shard *s, Oid op) {
   Place x = shard_settled(s, op, 0);
@@ -46,7 +42,7 @@ bool shard_split_pairs(Shard *s, Oid op) {
 
 /* As logits of cross entropy: the vocabulary may stay cut, and both are cut alike. */
 bool shard_divergence_sums(Shard *s, Oid op) {
-  int last = in_tensor(s, op, 0)->ndim - 1;
+  int last = shard_tensor(s, op, 0)->ndim - 1;
   Place x = shard_settled(s, op, 0), rows, y;
   if (x.on[AX_TP] == last && !s->plan->strategy.loss_parallel) x.on[AX_TP] = PL_R;
   rows = x;

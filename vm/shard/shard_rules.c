@@ -5,27 +5,10 @@
  * derives theirs from the forward op's (see dual() there). */
 #include "shard_rules.h"
 
-#include "vm/graph/rules.h"
-
 ShardRule *const shard_rule[OP_N] = {
 #define OP(name, nin, nout, infer, grad, shard, cost, doc) [OP_##name] = shard,
 #include "vm/graph/ops.def"
 };
-
-static const Tensor *in_tensor(const Shard *s, Oid op, int i) {
-  return &s->g->t.at[s->g->op.at[op].in[i]];
-}
-
-static int last_dim(const Shard *s, Oid op, int i) {
-  return in_tensor(s, op, i)->ndim - 1;
-}
-
-/* The placement of the rows of a tensor: R for what shards its last dimension. */
-static Place rows_of(Place p, int last) {
-  for (int a = 0; a < AX_N; a++)
-    if (p.on[a] >= last) p.on[a] = PL_R;
-  return p;
-}
 
 bool shard_embedding(Shard *s, Oid op) {
   Place table, ids = shard_in(s, op, 0);
@@ -50,7 +33,7 @@ static bool bias_follows(Shard *s, Oid op) {
 }
 
 bool shard_linear(Shard *s, Oid op) {
-  int out_dim = s->g->op.at[op].attr.layout ? 1 : 0, last = last_dim(s, op, 0);
+  int out_dim = s->g->op.at[op].attr.layout ? 1 : 0, last = shard_last_dim(s, op, 0);
   Place w, x = shard_linear_rows(s, op);
   if (!shard_param(s, op, 1, ROLE_WEIGHT, out_dim, &w)) return false;
   Place y = x;
@@ -75,7 +58,7 @@ bool shard_linear(Shard *s, Oid op) {
 bool shard_add_bias(Shard *s, Oid op) {
   Place b, x = shard_settled(s, op, 0);
   if (!shard_param(s, op, 1, ROLE_BIAS, 0, &b)) return false;
-  int last = last_dim(s, op, 0);
+  int last = shard_last_dim(s, op, 0);
   if ((x.on[AX_TP] == last) != (b.on[AX_TP] == 0)) {
     if (b.on[AX_TP] == 0)
       x.on[AX_TP] = (int8_t)last;
@@ -124,8 +107,8 @@ bool shard_add(Shard *s, Oid op) {
 bool shard_follow(Shard *s, Oid op) {
   const Op *o = &s->g->op.at[op];
   Place p = common(s, op);
-  const Dim *last = &in_tensor(s, op, 0)->dim[last_dim(s, op, 0)];
-  int at = last_dim(s, op, 0);
+  const Dim *last = &shard_tensor(s, op, 0)->dim[shard_last_dim(s, op, 0)];
+  int at = shard_last_dim(s, op, 0);
   if (o->code == OP_split && (p.on[AX_TP] == at || p.on[AX_ETP] == at) &&
       last->parts % o->attr.n != 0) {
     diag_error(s->d, "tp-plan", "tp_plan",
@@ -140,8 +123,8 @@ bool shard_follow(Shard *s, Oid op) {
 
 /* Neighbours stay on one rank. */
 bool shard_pairs(Shard *s, Oid op) {
-  int last = last_dim(s, op, 0);
-  const Dim *d = &in_tensor(s, op, 0)->dim[last];
+  int last = shard_last_dim(s, op, 0);
+  const Dim *d = &shard_tensor(s, op, 0)->dim[last];
   Place x = shard_settled(s, op, 0);
   shard_need(s, op, 0, x);
   shard_yield(s, op, 0, x);
@@ -156,10 +139,11 @@ bool shard_pairs(Shard *s, Oid op) {
 
 /* Follows x, of which columns may be cut where they are one run of all of them. */
 bool shard_dropout(Shard *s, Oid op) {
-  int last = last_dim(s, op, 0);
+  int last = shard_last_dim(s, op, 0);
   Place x = common(s, op);
-  if (x.on[AX_TP] == last && in_tensor(s, op, 0)->dim[last].parts > 1) x.on[AX_TP] = PL_R;
-  return shard_placed(s, op, 2, (Place[]){x, rows_of(x, last)}, x);
+  if (x.on[AX_TP] == last && shard_tensor(s, op, 0)->dim[last].parts > 1)
+    x.on[AX_TP] = PL_R;
+  return shard_placed(s, op, 2, (Place[]){x, shard_rows_of(x, last)}, x);
 }
 
 /* Cut as the weight of the linear that reads it, whose style holds; groups are whole. */
@@ -189,7 +173,7 @@ bool shard_feature_sqnorms(Shard *s, Oid op) {
 bool shard_feature_scale(Shard *s, Oid op) {
   Place m, x = shard_settled(s, op, 0);
   if (!shard_param(s, op, 1, ROLE_BIAS, 0, &m)) return false;
-  int last = last_dim(s, op, 0);
+  int last = shard_last_dim(s, op, 0);
   if (m.on[AX_TP] == 0)
     x.on[AX_TP] = (int8_t)last;
   else if (x.on[AX_TP] == last)
@@ -205,7 +189,7 @@ bool shard_feature_scale(Shard *s, Oid op) {
 
 /* A norm of groups, whose weights are cut as the groups are. */
 static bool norm_groups(Shard *s, Oid op) {
-  int last = last_dim(s, op, 0);
+  int last = shard_last_dim(s, op, 0);
   Place w, x = shard_settled(s, op, 0);
   if (!shard_param(s, op, 1, ROLE_BIAS, 0, &w)) return false;
   bool cut = w.on[AX_TP] == 0;
@@ -221,15 +205,15 @@ static bool norm_groups(Shard *s, Oid op) {
 bool shard_norm(Shard *s, Oid op) {
   const Op *o = &s->g->op.at[op];
   if (o->code == OP_rmsnorm && o->attr.head_dim) return norm_groups(s, op);
-  int last = last_dim(s, op, 0);
+  int last = shard_last_dim(s, op, 0);
   Place w, x = shard_settled(s, op, 0);
   for (int i = 1; i < o->nin; i++) {
     if (!shard_param(s, op, i, ROLE_NORM, 0, &w)) return false;
     shard_need(s, op, i, w);
   }
-  const Tensor *tx = in_tensor(s, op, 0);
+  const Tensor *tx = shard_tensor(s, op, 0);
   bool per_head = o->code == OP_rmsnorm && tx->dim[last].unit > 1 &&
-                  in_tensor(s, op, 1)->dim[0].size == tx->dim[last].unit;
+                  shard_tensor(s, op, 1)->dim[0].size == tx->dim[last].unit;
   if (x.on[AX_TP] == last && !per_head) x.on[AX_TP] = PL_R;
   if (x.on[AX_TP] == PL_R && s->tp > 1 && tx->ndim == 3 &&
       shard_style(s, op, 1) == STYLE_SEQUENCE)
@@ -243,16 +227,16 @@ bool shard_norm(Shard *s, Oid op) {
 /* Of whole rows. */
 bool shard_center(Shard *s, Oid op) {
   Place x = shard_settled(s, op, 0);
-  if (x.on[AX_TP] == last_dim(s, op, 0)) x.on[AX_TP] = PL_R;
+  if (x.on[AX_TP] == shard_last_dim(s, op, 0)) x.on[AX_TP] = PL_R;
   return shard_placed(s, op, 1, (Place[]){x}, x);
 }
 
 /* The numbers of rows and heads are where these are; of partial sums they are whole. */
 bool shard_gate(Shard *s, Oid op) {
-  int last = last_dim(s, op, 0);
+  int last = shard_last_dim(s, op, 0);
   int64_t of = s->g->t.at[s->g->op.at[op].in[1]].dim[last].size;
   int64_t width = s->g->t.at[s->g->op.at[op].in[0]].dim[last].size / of;
-  Place x = shard_in(s, op, 0), gate = of > 1 ? x : rows_of(x, last);
+  Place x = shard_in(s, op, 0), gate = of > 1 ? x : shard_rows_of(x, last);
   for (int a = 0; a < AX_N; a++)
     if (gate.on[a] == PL_P) gate.on[a] = PL_R;
   shard_need(s, op, 0, x);
@@ -273,124 +257,25 @@ bool shard_xielu(Shard *s, Oid op) {
   return true;
 }
 
-bool shard_rope(Shard *s, Oid op) {
-  Place x = shard_settled(s, op, 0);
-  shard_need(s, op, 0, x);
-  shard_need(s, op, 1, rows_of(x, 2));
-  shard_yield(s, op, 0, x);
-  return x.on[AX_TP] != 2 || shard_whole_heads(s, op, 0, s->g->op.at[op].attr.head_dim);
-}
-
-/* The parts of a head are on the rank of the head. */
-bool shard_split_heads(Shard *s, Oid op) {
-  int last = last_dim(s, op, 0);
-  Place x = shard_settled(s, op, 0);
-  shard_need(s, op, 0, x);
-  for (int i = 0; i < 2; i++) shard_yield(s, op, i, x);
-  return x.on[AX_TP] != last ||
-         shard_whole_heads(s, op, 0, s->g->op.at[op].attr.head_dim);
-}
-
-/* What all heads share is whole where heads are sharded. */
-bool shard_join_heads(Shard *s, Oid op) {
-  const OpAttr *a = &s->g->op.at[op].attr;
-  int last = last_dim(s, op, 0), rest = a->head_dim - a->head_part;
-  Place x = shard_settled(s, op, 0);
-  bool shared = in_tensor(s, op, 1)->dim[last].size == rest;
-  shard_need(s, op, 0, x);
-  shard_need(s, op, 1, shared ? rows_of(x, last) : x);
-  shard_yield(s, op, 0, x);
-  if (x.on[AX_TP] != last) return true;
-  return shard_whole_heads(s, op, 0, a->head_part) &&
-         (shared || shard_whole_heads(s, op, 1, rest));
-}
-
-/* Whether q, k and v are sharded alike, between heads. */
-static bool whole_heads(Shard *s, Oid op) {
-  const OpAttr *a = &s->g->op.at[op].attr;
-  int size[] = {a->head_dim, a->head_dim, attr_value_dim(a)};
-  bool ok = shard_same_parts(s, op, 0, 2, 1, 2) && shard_same_parts(s, op, 0, 2, 2, 2);
-  for (int i = 0; i < 3 && ok; i++) ok = shard_whole_heads(s, op, i, size[i]);
-  return ok;
-}
-
-/* Over cp each rank has its own queries and either all keys (all-gather), one piece of
- * keys after the other (ring), or all tokens of some heads (all-to-all). */
-static Place keys_of(const Shard *s, Place *q) {
-  if (s->n[AX_CP_HEADS] > 1) q->on[AX_CP_HEADS] = 2;
-  Place k = *q;
-  if (s->plan->cp.comm == CP_ALLGATHER) k.on[AX_CP] = k.on[AX_CP_HEADS] = PL_R;
-  return k;
-}
-
-/* Every rank has the sinks of all heads, and reads those of its own. */
-static bool whole_sinks(Shard *s, Oid op, int i) {
-  Place p;
-  if (!shard_param(s, op, i, ROLE_SINKS, 0, &p)) return false;
-  shard_need(s, op, i, p);
-  return true;
-}
-
-/* Attention: heads are independent; a head needs the whole sequence. */
-bool shard_attention(Shard *s, Oid op) {
-  const Op *o = &s->g->op.at[op];
-  Place q = shard_settled(s, op, 0);
-  if (q.on[AX_TP] != 2) q.on[AX_TP] = PL_R;
-  Place k = keys_of(s, &q);
-  shard_need(s, op, 0, q);
-  for (int i = 1; i < 3; i++) shard_need(s, op, i, k);
-  Place starts = rows_of(q, 2);
-  if (shard_cut_documents(s)) starts.on[AX_CP] = starts.on[AX_CP_HEADS] = PL_R;
-  int sinks = attention_sinks_operand(s->g, o);
-  bool drops = o->attr.rate > 0, packed = o->nin - drops - (sinks >= 0) > 3;
-  if (packed) shard_need(s, op, 3, starts);
-  if (sinks >= 0 && !whole_sinks(s, op, sinks)) return false;
-  if (drops) shard_need(s, op, o->nin - 1, rows_of(q, 2));
-  shard_yield(s, op, 0, q);
-  shard_yield(s, op, 1, q);
-  if (!packed && shard_cut_documents(s)) {
-    diag_error(s->d, "missing-rule", "packed",
-               "mesh.cp shards each document by itself, but the model's attention is not "
-               "told where documents begin")
-        ->suggestion = "give it g:doc_starts(), or cp = { balance = \"none\" }";
-    return false;
-  }
-  if (s->n[AX_CP] > 1 && k.on[AX_CP] == 1) s->expand[op] = shard_ring;
-  if (q.on[AX_CP_HEADS] == 2 && !shard_cp_heads(s, op)) return false;
-  return q.on[AX_TP] != 2 || whole_heads(s, op);
-}
-
-/* Attention with one query, for decoding; the key-value cache is sharded as k and v are.
- */
-bool shard_attention_step(Shard *s, Oid op) {
-  Place q = shard_settled(s, op, 0);
-  if (q.on[AX_TP] != 2) q.on[AX_TP] = PL_R;
-  for (int i = 0; i < 3; i++) shard_need(s, op, i, q);
-  shard_need(s, op, 3, rows_of(q, 2));
-  if (s->g->op.at[op].nin > 4 && !whole_sinks(s, op, 4)) return false;
-  for (int i = 0; i < 3; i++) shard_yield(s, op, i, q);
-  return q.on[AX_TP] != 2 || whole_heads(s, op);
-}
-
 /* ---- cross entropy ---- The vocabulary may stay sharded. */
 
 static Place logits_place(const Shard *s, Oid op) {
   Place p = shard_settled(s, op, 0);
-  bool cut = p.on[AX_TP] == last_dim(s, op, 0);
+  bool cut = p.on[AX_TP] == shard_last_dim(s, op, 0);
   if (cut && !s->plan->strategy.loss_parallel) p.on[AX_TP] = PL_R;
   return p;
 }
 
 bool shard_ce_max(Shard *s, Oid op) {
-  int last = last_dim(s, op, 0);
-  Place x = logits_place(s, op), m = rows_of(x, last);
+  int last = shard_last_dim(s, op, 0);
+  Place x = logits_place(s, op), m = shard_rows_of(x, last);
   if (x.on[AX_TP] == last) shard_divide(&m, x, PL_MAX);
   return shard_placed(s, op, 1, (Place[]){x}, m);
 }
 
 bool shard_ce_sum(Shard *s, Oid op) {
-  int last = last_dim(s, op, 0);
-  Place x = logits_place(s, op), rows = rows_of(x, last), y = rows;
+  int last = shard_last_dim(s, op, 0);
+  Place x = logits_place(s, op), rows = shard_rows_of(x, last), y = rows;
   if (x.on[AX_TP] == last) shard_divide(&y, x, PL_P);
   return shard_placed(s, op, 3, (Place[]){x, rows, rows}, y);
 }

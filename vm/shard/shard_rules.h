@@ -13,4 +13,23 @@
 #undef NULL
 #pragma pop_macro("NULL")
 
+/* ---- what rules ask of operands ---- */
+
+/* Operand i of an op. */
+static inline const Tensor *shard_tensor(const Shard *s, Oid op, int i) {
+  return &s->g->t.at[s->g->op.at[op].in[i]];
+}
+
+/* The number of its last dimension. */
+static inline int shard_last_dim(const Shard *s, Oid op, int i) {
+  return shard_tensor(s, op, i)->ndim - 1;
+}
+
+/* The placement of the rows of a tensor: R for what shards its last dimension. */
+static inline Place shard_rows_of(Place p, int last) {
+  for (int a = 0; a < AX_N; a++)
+    if (p.on[a] >= last) p.on[a] = PL_R;
+  return p;
+}
+
 #endif
