@@ -9,23 +9,6 @@
  * permute needs the tokens of all ranks of ep and etp and takes those for its own
  * experts; the result of combine is partial over both. */
 #include "shard_rules.h"
-#include "vm/graph/rules.h"
-
-static bool cuts_rows(int on) { return on == 0; }
-
-/* `p` with only the sharding of rows, over the first dimension. */
-static Place whole_rows(Place p) {
-  for (int a = 0; a < AX_N; a++)
-    if (!cuts_rows(p.on[a])) p.on[a] = PL_R;
-  return p;
-}
-
-/* The placement of what a rank computes from its own rows: partial where rows are
- * sharded. */
-static Place parts_of_rows(Place p) {
-  for (int a = 0; a < AX_N; a++) p.on[a] = cuts_rows(p.on[a]) ? PL_P : PL_R;
-  return p;
-}
 
 /* ---- tokens ---- Batch and sequence become one dimension, sharded by every axis that
  * shards either. Only `unflatten` needs to know which token is where, and it undoes
@@ -84,117 +67,13 @@ bool shard_unflatten(Shard *s, Oid op) {
     return tokens_divide(s);
   }
   Place x = shard_in(s, op, 0), y;
-  if (!tp_cuts_rows(s) && cuts_rows(x.on[AX_TP])) x.on[AX_TP] = PL_R;
+  if (!tp_cuts_rows(s) && shard_cuts_rows(x.on[AX_TP])) x.on[AX_TP] = PL_R;
   for (int a = 0; a < AX_N; a++) {
     if (x.on[a] > 0) x.on[a] = PL_R;
     y.on[a] = x.on[a];
-    if (cuts_rows(x.on[a]) && a != AX_DP) y.on[a] = 1;
+    if (shard_cuts_rows(x.on[a]) && a != AX_DP) y.on[a] = 1;
   }
   return shard_placed(s, op, 1, (Place[]){x}, y);
-}
-
-/* ---- the router ---- It works on whole rows with a whole weight. */
-
-bool shard_router_logits(Shard *s, Oid op) {
-  Place w, x = whole_rows(shard_settled(s, op, 0));
-  if (!shard_param(s, op, 1, ROLE_NORM, 0, &w)) return false;
-  shard_need(s, op, 0, x);
-  shard_need(s, op, 1, w);
-  shard_yield(s, op, 0, x);
-  return true;
-}
-
-bool shard_route(Shard *s, Oid op) {
-  Place b, x = whole_rows(shard_settled(s, op, 0));
-  if (route_has_bias(s->g, &s->g->op.at[op])) {
-    if (!shard_param(s, op, 1, ROLE_NORM, 0, &b)) return false;
-    shard_need(s, op, 1, b);
-  } else if (s->g->op.at[op].nin == 2) {
-    shard_need(s, op, 1, x);
-  }
-  shard_need(s, op, 0, x);
-  for (int i = 0; i < 2; i++) shard_yield(s, op, i, x);
-  return true;
-}
-
-/* ---- losses of some sequences by themselves ---- of (batch, seq, ...), of which only
- * batch and sequence are cut */
-
-static bool of_sequences(const Shard *s, Oid op) {
-  return s->g->t.at[s->g->op.at[op].in[0]].ndim == 3;
-}
-
-static Place cut_sequences(Place p) {
-  for (int a = 0; a < AX_N; a++)
-    if (p.on[a] < 0 || p.on[a] > 1) p.on[a] = PL_R;
-  return p;
-}
-
-/* What there is one of for each so many sequences: cut by batch, and `seq` over what cuts
- * sequences. */
-static Place each_sequences(Place p, int seq) {
-  for (int a = 0; a < AX_N; a++)
-    if (p.on[a] == 1) p.on[a] = (int8_t)seq;
-  return p;
-}
-
-static bool counts_of_sequences(Shard *s, Oid op) {
-  Place x = cut_sequences(shard_settled(s, op, 0));
-  for (int i = 0; i < 2; i++) shard_need(s, op, i, x);
-  shard_yield(s, op, 0, each_sequences(x, PL_P));
-  return true;
-}
-
-static bool loss_of_sequences(Shard *s, Oid op) {
-  Place x = cut_sequences(shard_settled(s, op, 0)), y = x;
-  shard_need(s, op, 0, x);
-  shard_need(s, op, 1, each_sequences(x, PL_R));
-  for (int a = 0; a < AX_N; a++) y.on[a] = x.on[a] >= 0 ? PL_P : PL_R;
-  shard_yield(s, op, 0, y);
-  return true;
-}
-
-/* The tokens of a sequence are balanced by each rank that has some of them, which all do
- * the same. */
-bool shard_sinkhorn(Shard *s, Oid op) {
-  Place x = each_sequences(cut_sequences(shard_settled(s, op, 0)), PL_R);
-  shard_need(s, op, 0, x);
-  shard_yield(s, op, 0, x);
-  return true;
-}
-
-bool shard_sequence_bias(Shard *s, Oid op) {
-  Place x = cut_sequences(shard_settled(s, op, 0));
-  shard_need(s, op, 0, x);
-  shard_need(s, op, 1, each_sequences(x, PL_R));
-  shard_yield(s, op, 0, x);
-  return true;
-}
-
-bool shard_expert_counts(Shard *s, Oid op) {
-  if (of_sequences(s, op)) return counts_of_sequences(s, op);
-  Place x = whole_rows(shard_settled(s, op, 0));
-  for (int i = 0; i < 2; i++) shard_need(s, op, i, x);
-  shard_yield(s, op, 0, parts_of_rows(x));
-  return true;
-}
-
-/* Every rank adds up the counts of all. */
-bool shard_running_counts(Shard *s, Oid op) {
-  shard_need(s, op, 0, place_whole());
-  for (int i = 0; i < 2; i++) shard_yield(s, op, i, place_whole());
-  return true;
-}
-
-/* Linear in a rank's rows, given the counts over all rows: the result is a partial sum.
- */
-bool shard_router_loss(Shard *s, Oid op) {
-  if (of_sequences(s, op)) return loss_of_sequences(s, op);
-  Place x = whole_rows(shard_settled(s, op, 0));
-  shard_need(s, op, 0, x);
-  shard_need(s, op, 1, place_whole());
-  shard_yield(s, op, 0, shard_dense_sum(s, parts_of_rows(x)));
-  return true;
 }
 
 /* ---- dispatch and combine ---- */
@@ -265,7 +144,7 @@ static void gather_rows(Shard *s, Oid op) {
   y = x;
   if (s->n[AX_EP] > 1) y.on[AX_EP] = 0;
   shard_yield(s, op, 0, y);
-  y = parts_of_rows(x);
+  y = shard_parts_of_rows(x);
   if (s->n[AX_EP] > 1) y.on[AX_EP] = 0;
   shard_yield(s, op, 1, y);
   y = x;
@@ -282,7 +161,7 @@ static void sort_rows(Shard *s, Oid op) {
   y = x;
   y.on[AX_EP] = PL_OWN;
   shard_yield(s, op, 0, y);
-  y = parts_of_rows(x);
+  y = shard_parts_of_rows(x);
   y.on[AX_EP] = PL_OWN;
   shard_yield(s, op, 1, y);
   shard_yield(s, op, 2, x);
@@ -297,11 +176,11 @@ bool shard_permute(Shard *s, Oid op) {
       gather_rows(s, op);
     return true;
   }
-  Place x = whole_rows(shard_settled(s, op, 0));
+  Place x = shard_whole_rows(shard_settled(s, op, 0));
   x.on[AX_TP] = PL_R;
   for (int i = 0; i < 3; i++) shard_need(s, op, i, x);
   shard_yield(s, op, 0, x);
-  shard_yield(s, op, 1, parts_of_rows(x));
+  shard_yield(s, op, 1, shard_parts_of_rows(x));
   shard_yield(s, op, 2, x);
   return true;
 }

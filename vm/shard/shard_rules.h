@@ -32,4 +32,20 @@ static inline Place shard_rows_of(Place p, int last) {
   return p;
 }
 
+static inline bool shard_cuts_rows(int on) { return on == 0; }
+
+/* `p` with only the sharding of rows, over the first dimension. */
+static inline Place shard_whole_rows(Place p) {
+  for (int a = 0; a < AX_N; a++)
+    if (!shard_cuts_rows(p.on[a])) p.on[a] = PL_R;
+  return p;
+}
+
+/* The placement of what a rank computes from its own rows: partial where rows are
+ * sharded. */
+static inline Place shard_parts_of_rows(Place p) {
+  for (int a = 0; a < AX_N; a++) p.on[a] = shard_cuts_rows(p.on[a]) ? PL_P : PL_R;
+  return p;
+}
+
 #endif
