@@ -58,6 +58,16 @@ void plan_object_no_arguments(lua_State *L, const char *method) {
                   luaL_typename(L, 2));
 }
 
+int plan_object_rank(lua_State *L, const Job *j, int arg) {
+  int exact;
+  lua_Integer r = lua_tointegerx(L, arg, &exact);
+  if (!exact)
+    library_error(L, "a rank is an integer, not %s", luaL_tolstring(L, arg, NULL));
+  weft_error e = NO_ERROR;
+  if (mesh_check_rank(&j->mesh, r, &e) != WEFT_OK) library_error(L, "%s", e.text);
+  return (int)r;
+}
+
 int plan_object_raise(lua_State *L, const weft_plan *p, weft_status st,
                       const weft_error *e) {
   return reasons_raise(L, st, &p->job.d, e);

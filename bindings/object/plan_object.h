@@ -33,6 +33,8 @@ weft_plan *plan_object_self(lua_State *L);
 const Job *plan_object_compiled(lua_State *L);
 /* Raises an error if the method got an argument, of which it has none. */
 void plan_object_no_arguments(lua_State *L, const char *method);
+/* Argument `arg` of a method as a rank of the mesh; else raises an error. */
+int plan_object_rank(lua_State *L, const Job *j, int arg);
 /* Raises the error of a call on a handle. */
 int plan_object_raise(lua_State *L, const weft_plan *p, weft_status st,
                       const weft_error *e);
@@ -54,8 +56,8 @@ void plan_bounds_set(lua_State *L, const Job *j);
 int plan_match(lua_State *L); /* plan_params.c */
 int plan_shards(lua_State *L);
 int plan_figures(lua_State *L);
+int plan_memory(lua_State *L);  /* plan_memory.c */
 int plan_program(lua_State *L); /* plan_program.c */
-int plan_memory(lua_State *L);
 int plan_comm(lua_State *L);
 int plan_stages(lua_State *L);
 int plan_schedule(lua_State *L);

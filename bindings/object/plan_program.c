@@ -1,4 +1,4 @@
-/* plan_program.c - a compiled plan on a rank: program, memory, communication, stages,
+/* plan_program.c - a compiled plan on a rank: program, communication, stages and
  * schedule. */
 #include "format.h"
 #include "plan_object.h"
@@ -6,20 +6,7 @@
 #include "bindings/script/script.h"
 #include "vm/draw/timeline_draw.h"
 #include "vm/plan/link_speed.h"
-#include "vm/session/host_memory.h"
 #include "vm/base/plural.h"
-#include "vm/session/gpu_memory.h"
-
-/* Argument `arg` as a rank of the mesh. */
-static int rank_arg(lua_State *L, const Job *j, int arg) {
-  int exact;
-  lua_Integer r = lua_tointegerx(L, arg, &exact);
-  if (!exact)
-    library_error(L, "a rank is an integer, not %s", luaL_tolstring(L, arg, NULL));
-  weft_error e = NO_ERROR;
-  if (mesh_check_rank(&j->mesh, r, &e) != WEFT_OK) library_error(L, "%s", e.text);
-  return (int)r;
-}
 
 /* Replaces the text of script_push_text on top by a table with it as field `text`. */
 static void begin_with_text(lua_State *L) {
@@ -60,7 +47,7 @@ static void set_action(lua_State *L, const Job *j, const Program *p, const Instr
 
 int plan_program(lua_State *L) {
   const Job *j = plan_object_compiled(L);
-  int rank = rank_arg(L, j, 2), pp = mesh_coord(&j->mesh, rank, AXIS_PP);
+  int rank = plan_object_rank(L, j, 2), pp = mesh_coord(&j->mesh, rank, AXIS_PP);
   const Program *p = &j->compiled->prog[pp];
   program_print(j->compiled, rank, false, script_push_text(L));
   begin_with_text(L);
@@ -74,101 +61,6 @@ int plan_program(lua_State *L) {
     lua_createtable(L, 0, 6);
     set_action(L, j, p, &p->code[i], rank);
     lua_rawseti(L, -2, i + 1);
-  }
-  return 1;
-}
-
-/* ---- plan:memory([rank]) ---- */
-
-/* Sets field `field` to the lines of the host memory: what a run has besides the arenas.
- */
-static void add_held(lua_State *L, const Job *j, HostMemoryOwner by, int pp,
-                     const char *field) {
-  HostMemoryLine line[HOST_MEMORY_MOST];
-  int n =
-      host_memory_lines(&j->plan, j->compiled, lang_weights(j->lp) != NULL, by, pp, line);
-  lua_createtable(L, n, 0);
-  for (int i = 0; i < n; i++) {
-    lua_createtable(L, 0, 3);
-    set_text(L, "name", line[i].name);
-    if (line[i].known) set_integer(L, "bytes", (int64_t)line[i].bytes);
-    set_text(L, "note", line[i].what);
-    lua_rawseti(L, -2, i + 1);
-  }
-  lua_setfield(L, -2, field);
-}
-
-static void add_classes(lua_State *L, const MemClass *m, int n, const char *field) {
-  lua_createtable(L, n, 0);
-  for (int i = 0; i < n; i++, m++) {
-    lua_createtable(L, 0, 3);
-    set_text(L, "name", m->name);
-    set_integer(L, "bytes", (int64_t)m->bytes);
-    if (m->note) set_text(L, "note", m->note);
-    lua_rawseti(L, -2, i + 1);
-  }
-  lua_setfield(L, -2, field);
-}
-
-/* A line of the table on top. */
-static void add_estimate(lua_State *L, const char *name, uint64_t bytes,
-                         const char *note) {
-  if (!bytes) return;
-  lua_createtable(L, 0, 3);
-  set_text(L, "name", name);
-  set_integer(L, "bytes", (int64_t)bytes);
-  set_text(L, "note", note);
-  lua_rawseti(L, -2, (lua_Integer)lua_rawlen(L, -2) + 1);
-}
-
-/* Sets field "gpu" to what CUDA and NCCL take besides on a GPU: estimates. */
-static void add_gpu(lua_State *L, const Job *j, int pp) {
-  GpuMemory m = gpu_memory(j->arena, &j->plan, j->compiled, pp);
-  char note[80];
-  lua_newtable(L);
-  add_estimate(L, "CUDA", m.context, "context, kernels of weft and cuBLAS");
-  snprintf(note, sizeof note, "buffers of %d communicator%s of %d CTA%s", m.ngroup,
-           plural(m.ngroup, "s"), m.group_ctas, plural(m.group_ctas, "s"));
-  add_estimate(L, "NCCL groups", m.groups, note);
-  snprintf(note, sizeof note, "of %d direction%s to other stages, of %d CTA%s", m.npair,
-           plural(m.npair, "s"), m.pair_ctas, plural(m.pair_ctas, "s"));
-  add_estimate(L, "NCCL pairs", m.pairs, note);
-  lua_setfield(L, -2, "gpu");
-}
-
-/* Adds the memory classes of a rank and its footprint to the table on top. */
-static void add_memory(lua_State *L, const Job *j, int pp) {
-  const Program *p = &j->compiled->prog[pp];
-  set_integer(L, "total", (int64_t)p->arena_bytes);
-  set_integer(L, "pp", p->pp);
-  add_classes(L, p->mem, p->nmem, "classes");
-  if (p->nhost) add_classes(L, p->host, p->nhost, "host");
-  add_held(L, j, HOST_MEMORY_RANK, pp, "outside");
-  add_gpu(L, j, pp);
-}
-
-/* Ranks that differ only in dp, cp and tp have equal sizes, so there is one entry per pp
- * rank. */
-int plan_memory(lua_State *L) {
-  const Job *j = plan_object_compiled(L);
-  bool one = !lua_isnoneornil(L, 2);
-  int rank = one ? rank_arg(L, j, 2) : 0, worst;
-  lua_newtable(L);
-  add_held(L, j, HOST_MEMORY_PROCESS, 0, "process");
-  add_held(L, j, HOST_MEMORY_LIBRARY, 0, "libraries");
-  double scores = score_bytes(j->compiled);
-  if (scores > 0) set_integer(L, "scores", (int64_t)scores);
-  if (one) {
-    add_memory(L, j, mesh_coord(&j->mesh, rank, AXIS_PP));
-    set_integer(L, "rank", rank);
-    return 1;
-  }
-  set_integer(L, "peak", (int64_t)job_worst_memory(j, &worst));
-  set_integer(L, "worst_pp", worst);
-  for (int pp = 0; pp < j->mesh.size[AXIS_PP]; pp++) {
-    lua_createtable(L, 0, 3);
-    add_memory(L, j, pp);
-    lua_rawseti(L, -2, pp + 1);
   }
   return 1;
 }
@@ -229,7 +121,7 @@ static int most_of(const Compiled *c, int first, int last, int comm, CollKind op
 int plan_comm(lua_State *L) {
   const Job *j = plan_object_compiled(L);
   const Compiled *c = j->compiled;
-  int rank = lua_isnoneornil(L, 2) ? -1 : rank_arg(L, j, 2), at = 0;
+  int rank = lua_isnoneornil(L, 2) ? -1 : plan_object_rank(L, j, 2), at = 0;
   int first = 0, last = j->mesh.size[AXIS_PP] - 1;
   if (rank >= 0) first = last = mesh_coord(&j->mesh, rank, AXIS_PP);
   int *group = lua_newuserdatauv(L, sizeof *group * ((size_t)j->mesh.world + 3), 0);
