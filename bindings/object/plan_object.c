@@ -1,24 +1,14 @@
-/* plan_object.c - plan objects: creation, compilation, variation, release. Methods on a
- * compiled plan have files of their own. */
-#include "plan_object.h"
+/* plan_object.c - plan objects: their fields, compilation, release. How they are made is
+ * in plan_make.c; methods on a compiled plan have files of their own. */
+#include "plan_object_int.h"
 
 #include "format.h"
 #include "bindings/lang/plan_load.h"
-#include "bindings/plan_table/function_export.h"
 #include "bindings/schema/schema.h"
 #include "mesh_object.h"
 #include "reasons.h"
 #include "bindings/script/library.h"
 #include "bindings/script/script.h"
-
-#define PLAN_TYPE "weft.plan"
-typedef struct PlanObject {
-  ExportOwner owner; /* owner of the functions in plan.spec */
-  weft_plan *plan;   /* NULL once it is closed */
-  lua_State *L;      /* the thread that uses the plan, in which its print() runs */
-  bool compiled, borrowed;
-  bool busy; /* print() of the plan is running */
-} PlanObject;
 
 static void push_metatable(lua_State *L);
 
@@ -34,7 +24,15 @@ static const LangPlan *loaded(const ExportOwner *owner) {
   return o->plan && !o->busy ? o->plan->job.lp : NULL;
 }
 
-static PlanObject *self(lua_State *L) {
+PlanObject *plan_object_new(lua_State *L) {
+  PlanObject *o = lua_newuserdatauv(L, sizeof *o, 1);
+  *o = (PlanObject){.owner = {loaded}, .L = L};
+  push_metatable(L);
+  lua_setmetatable(L, -2);
+  return o;
+}
+
+PlanObject *plan_object_get(lua_State *L) {
   PlanObject *o = luaL_testudata(L, 1, PLAN_TYPE);
   if (!o) library_error(L, "the plan is missing: write plan:method(...), with a colon");
   if (!o->plan) library_error(L, "this plan is closed");
@@ -43,12 +41,12 @@ static PlanObject *self(lua_State *L) {
   return o;
 }
 
-weft_plan *plan_object_self(lua_State *L) { return self(L)->plan; }
+weft_plan *plan_object_self(lua_State *L) { return plan_object_get(L)->plan; }
 
 /* Raises an error if the first argument is no plan that can be asked: for methods in Lua,
  * before they look at their other arguments. */
 static int is_self(lua_State *L) {
-  self(L);
+  plan_object_get(L);
   return 0;
 }
 
@@ -73,12 +71,11 @@ int plan_object_raise(lua_State *L, const weft_plan *p, weft_status st,
   return reasons_raise(L, st, &p->job.d, e);
 }
 
-/* Lua does not count the memory of a plan: makes the collector run sooner. */
-static void account(lua_State *L, const weft_plan *p) {
+void plan_object_account(lua_State *L, const weft_plan *p) {
   lua_gc(L, LUA_GCSTEP, (int)MIN(arena_bytes(p->arena) >> 10, (size_t)INT32_MAX));
 }
 
-static weft_status compile_object(lua_State *L, PlanObject *o, weft_error *e) {
+weft_status plan_object_compile(lua_State *L, PlanObject *o, weft_error *e) {
   err_clear(e);
   if (o->compiled) return WEFT_OK;
   TRY(weft_plan_compile(o->plan, 0, e));
@@ -87,12 +84,12 @@ static weft_status compile_object(lua_State *L, PlanObject *o, weft_error *e) {
 }
 
 const Job *plan_object_compiled(lua_State *L) {
-  PlanObject *o = self(L);
+  PlanObject *o = plan_object_get(L);
   weft_error e = NO_ERROR;
   bool before = o->compiled;
-  weft_status st = compile_object(L, o, &e);
+  weft_status st = plan_object_compile(L, o, &e);
   if (st != WEFT_OK) plan_object_raise(L, o->plan, st, &e);
-  if (!before) account(L, o->plan);
+  if (!before) plan_object_account(L, o->plan);
   return &o->plan->job;
 }
 
@@ -107,178 +104,15 @@ const Job *plan_object_try(lua_State *L, int idx) {
   PlanObject *o = luaL_checkudata(L, idx, PLAN_TYPE);
   weft_error e = NO_ERROR;
   o->L = L;
-  return compile_object(L, o, &e) == WEFT_OK ? &o->plan->job : NULL;
-}
-
-/* ---- making one ---- */
-
-/* print() of a plan calls the script's print; errors in it are ignored. */
-static void print_line(void *ud, const char *line) {
-  PlanObject *o = ud;
-  lua_State *L = o->L;
-  if (!lua_checkstack(L, 4)) return;
-  int top = lua_gettop(L);
-  lua_rawgeti(L, LUA_REGISTRYINDEX, LUA_RIDX_GLOBALS);
-  lua_pushliteral(L, "print");
-  lua_rawget(L, -2);
-  lua_pushstring(L, line);
-  o->busy = true;
-  lua_pcall(L, 1, 0, 0);
-  o->busy = false;
-  lua_settop(L, top);
-}
-
-static PlanObject *new_object(lua_State *L) {
-  PlanObject *o = lua_newuserdatauv(L, sizeof *o, 1);
-  *o = (PlanObject){.owner = {loaded}, .L = L};
-  push_metatable(L);
-  lua_setmetatable(L, -2);
-  return o;
-}
-
-void plan_object_borrow(lua_State *L, weft_plan *plan) {
-  PlanObject *o = new_object(L);
-  o->plan = plan;
-  o->compiled = o->borrowed = true;
-}
-
-/* Ends the creation of the object on top: leaves it, or nil and the reasons. */
-static int end_object(lua_State *L, PlanObject *o, weft_status st, const weft_error *e) {
-  if (st == WEFT_OK) {
-    account(L, o->plan);
-    return 1;
-  }
-  lua_pushnil(L);
-  reasons_push(L, st, o->plan ? &o->plan->job.d : NULL, e);
-  weft_plan_free(o->plan);
-  o->plan = NULL;
-  return 2;
-}
-
-static weft_plan_options options_for(lua_State *L, PlanObject *o) {
-  const ScriptHost *host = script_host(L);
-  return (weft_plan_options){.size = sizeof(weft_plan_options),
-                             .stop = (const volatile int *)script_stop(L),
-                             .print = print_line,
-                             .ud = o,
-                             .data = host ? host->data : NULL};
-}
-
-/* The list of strings at idx, NULL-terminated; NULL for nil. Pushes the value that keeps
- * it alive. */
-static const char **texts(lua_State *L, int idx) {
-  if (lua_isnil(L, idx)) return NULL;
-  int n = (int)lua_rawlen(L, idx);
-  const char **list = lua_newuserdatauv(L, sizeof *list * (size_t)(n + 1), 0);
-  for (int i = 0; i < n; i++, lua_pop(L, 1)) {
-    lua_rawgeti(L, idx, i + 1);
-    list[i] = lua_tostring(L, -1);
-  }
-  list[n] = NULL;
-  return list;
-}
-
-static int load_object(lua_State *L, bool draft) {
-  weft_error e = NO_ERROR;
-  lua_settop(L, 2);
-  library_push(L, "objects/options");
-  lua_getfield(L, -1, "load");
-  lua_replace(L, -2);
-  lua_insert(L, 1);
-  lua_call(L, 2, 4);
-  const char **define = texts(L, 2), **set = texts(L, 3), **data = texts(L, 4);
-  PlanObject *o = new_object(L);
-  weft_plan_options options = options_for(L, o);
-  options.define = define;
-  options.set = set;
-  if (data) options.data = data;
-  const char *path = lua_tostring(L, 1);
-  weft_status st = draft ? api_plan_draft(&options, path, NULL, &o->plan, &e)
-                         : weft_plan_load(&options, path, &o->plan, &e);
-  return end_object(L, o, st, &e);
-}
-
-/* weft.load and weft.plan with the options define, set and data. */
-int plan_object_load(lua_State *L) { return load_object(L, false); }
-
-int plan_object_text(lua_State *L) {
-  weft_error e = NO_ERROR;
-  const char *name = luaL_checkstring(L, 1), *text = luaL_checkstring(L, 2);
-  PlanObject *o = new_object(L);
-  weft_plan_options options = options_for(L, o);
-  return end_object(L, o, api_plan_text(&options, name, text, &o->plan, &e), &e);
-}
-
-/* The folder of a file, "" without one. */
-static const char *folder(lua_State *L, const char *file) {
-  const char *slash = strrchr(file, '/');
-  if (!slash) return "";
-  return lua_pushlstring(L, file, (size_t)(slash - file) + (slash == file));
-}
-
-/* The plan of the table at 1. */
-static int take_table(lua_State *L, bool draft) {
-  weft_error e = NO_ERROR;
-  const char *file = NULL;
-  builders_plan(L);
-  lua_pushvalue(L, -1);
-  lua_replace(L, 1);
-  lua_settop(L, 1);
-  int line = mark_line(L, 1, &file);
-  if (!line) file = "script", line = 1;
-  LangValue v = {.file = file, .line = line, .dir = folder(L, file), .from = L, .idx = 1};
-  PlanObject *o = new_object(L);
-  weft_plan_options options = options_for(L, o);
-  weft_status st = api_plan_take(&options, &v, draft, &o->plan, &e);
-  return end_object(L, o, st, &e);
-}
-
-int plan_object_draft(lua_State *L) {
-  weft_error e = NO_ERROR;
-  if (lua_istable(L, 1)) return take_table(L, true);
-  if (lua_type(L, 2) != LUA_TSTRING) return load_object(L, true);
-  PlanObject *o = new_object(L);
-  weft_plan_options options = options_for(L, o);
-  weft_status st =
-      api_plan_draft(&options, luaL_checkstring(L, 1), lua_tostring(L, 2), &o->plan, &e);
-  return end_object(L, o, st, &e);
-}
-
-int plan_object_make(lua_State *L) {
-  return take_table(L, false) == 1 ? 1 : lua_error(L);
-}
-
-/* plan:with { field = value, ["mesh.tp"] = 4 }: a compiled copy. */
-static int with(lua_State *L) {
-  PlanObject *of = self(L);
-  weft_error e = NO_ERROR;
-  lua_Debug ar = {0};
-  if (!lua_istable(L, 2))
-    library_error(L, "bad argument to 'with' (table expected, got %s)",
-                  luaL_typename(L, 2));
-  lua_settop(L, 2);
-  LangValue v = {.copy = of->plan->job.lp, .from = L, .changes = 2};
-  v.changes_file = "plan:with";
-  if (lua_getstack(L, 1, &ar) && lua_getinfo(L, "Sl", &ar) && ar.currentline > 0 &&
-      chunk_file(ar.source)) {
-    v.changes_file = lua_pushstring(L, chunk_file(ar.source));
-    v.changes_line = ar.currentline;
-  }
-  PlanObject *o = new_object(L);
-  weft_plan_options options = options_for(L, o);
-  options.define = of->plan->opt.define;
-  options.data = of->plan->opt.data;
-  weft_status st = api_plan_take(&options, &v, false, &o->plan, &e);
-  if (st == WEFT_OK) st = compile_object(L, o, &e);
-  return end_object(L, o, st, &e);
+  return plan_object_compile(L, o, &e) == WEFT_OK ? &o->plan->job : NULL;
 }
 
 /* plan:check(): true, or nil and all errors. */
 static int check(lua_State *L) {
-  PlanObject *o = self(L);
+  PlanObject *o = plan_object_get(L);
   plan_object_no_arguments(L, "check");
   weft_error e = NO_ERROR;
-  weft_status st = compile_object(L, o, &e);
+  weft_status st = plan_object_compile(L, o, &e);
   if (st == WEFT_OK) {
     lua_pushboolean(L, true);
     return 1;
@@ -329,7 +163,7 @@ static int index_plan(lua_State *L) {
   lua_settop(L, 2);
   lua_pushvalue(L, 2);
   if (lua_rawget(L, lua_upvalueindex(1)) != LUA_TNIL) return 1;
-  PlanObject *o = self(L);
+  PlanObject *o = plan_object_get(L);
   if (strcmp(key, "spec") == 0) {
     lang_push_spec(o->plan->job.lp, L, 1);
   } else if (strcmp(key, "mesh") == 0) {
@@ -374,7 +208,7 @@ static int free_plan(lua_State *L) {
 /* plan:close(): of a plan that is closed, nothing. */
 static int close_plan(lua_State *L) {
   PlanObject *o = luaL_testudata(L, 1, PLAN_TYPE);
-  if (!o || o->plan) self(L);
+  if (!o || o->plan) plan_object_get(L);
   plan_object_no_arguments(L, "close");
   return free_plan(L);
 }
@@ -392,7 +226,7 @@ static void push_metatable(lua_State *L) {
                                      {"warnings", plan_warnings},
                                      {"verify", plan_verify},
                                      {"run", plan_run},
-                                     {"with", with},
+                                     {"with", plan_object_with},
                                      {"check", check},
                                      {"close", close_plan},
                                      {"self", is_self},
