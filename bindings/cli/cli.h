@@ -92,7 +92,7 @@ typedef struct Verb {
   unsigned bit; /* ON_RUN ... */
   const char *name;
   TakesArguments takes;
-  const char *needs, *args, *summary; /* stdlib/help.lua has the rest */
+  const char *needs, *args, *summary; /* stdlib/help has the rest */
   int (*run)(Cli *cli, Arena *arena); /* returns the exit code */
 } Verb;
 
