@@ -1,7 +1,7 @@
 -- checks.lua - what is wrong with the config of a decoder (decoder.lua): with single keys, and with sizes
 -- that do not go together. Problems are as config.lua has them.
 local config = require "weft.models.config"
-local rope = require "weft.models.rope"
+local rope, rope_check = require "weft.models.rope", require "weft.models.rope_check"
 
 local checks = {}
 
@@ -96,9 +96,9 @@ function checks.keys(class, c, more)
     parts = parts or rule[2] == "ropes" and rule[3] == "partial"
   end
   if types then
-    rope.check_types(c, problems, parts, sound)
+    rope_check.types(c, problems, parts, sound)
   else
-    rope.check(c, problems, partial, grows, sound)
+    rope_check.keys(c, problems, partial, grows, sound)
   end
   return problems, sound, not types and config.sound(problems)
 end
