@@ -1,4 +1,4 @@
-/* model_names.c - models by name: public ones, whose sizes stdlib/import/models.lua has,
+/* model_names.c - models by name: public ones, whose sizes stdlib/import/sizes has,
  * and what is said of a name that is none. */
 #include "model_int.h"
 
