@@ -9,6 +9,21 @@
 #include <stdlib.h>
 #include <string.h>
 
+const char *const export_meshes[EXPORT_MESHES] = {
+    "mesh = {}",
+    "mesh = { tp = 2, pp = 2, dp = 2 }, strategy = 'fsdp2'",
+    "mesh = { dp = 4 }, strategy = { 'zero', stage = 3 }, precision = 'bf16'",
+    "mesh = { tp = 4, dp = 2 }, strategy = { 'zero', stage = 1 }",
+};
+
+const char *hf(const char *folder) {
+  return arena_printf(scratch_arena, "weft.hf '%s'", folder);
+}
+
+const char *oracle(const char *name) {
+  return arena_printf(scratch_arena, ORACLES "%s", name);
+}
+
 void must(weft_status st, const weft_error *e, const char *what) {
   ck_assert_msg(st == WEFT_OK, "%s: %s: %s", what, e->file, e->text);
 }

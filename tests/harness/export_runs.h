@@ -7,6 +7,15 @@
 #include "scratch.h"
 #include "vm/weights/weights_folder.h"
 
+#define ORACLES WEFT_SOURCE_DIR "/tests/oracle/"
+/* A folder of the oracles, and a folder as a plan has it as its model. */
+const char *oracle(const char *name);
+const char *hf(const char *folder);
+
+/* The meshes that things are tried on, as plans have them. */
+enum { EXPORT_MESHES = 4 };
+extern const char *const export_meshes[EXPORT_MESHES];
+
 typedef struct Exporter {
   Job job;
   Run *run;

@@ -10,8 +10,6 @@
 #include "tests/harness/process.h"
 #include "vm/weights/param_gather.h"
 
-#define ORACLES WEFT_SOURCE_DIR "/tests/oracle/"
-
 static const char *const sparse[] = {"mixtral", "qwen3_moe", "deepseek_v3_moe"};
 static const char dense_mesh[] = "mesh = { tp = 2, pp = 2, dp = 2 }, strategy = 'fsdp2'";
 static const char sparse_mesh[] =
