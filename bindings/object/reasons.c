@@ -121,3 +121,7 @@ int reasons_raise(lua_State *L, weft_status st, const Diags *d, const weft_error
   reasons_push(L, st, d, e);
   return lua_error(L);
 }
+
+int reasons_check(lua_State *L, weft_status st, const weft_error *e) {
+  return st == WEFT_OK ? 0 : reasons_raise(L, st, NULL, e);
+}

@@ -14,6 +14,8 @@ void reasons_push(lua_State *L, weft_status st, const Diags *d, const weft_error
 void reasons_list(lua_State *L, const Diags *d);
 /* Raises the reasons, prefixed with the script's place where they have none. */
 int reasons_raise(lua_State *L, weft_status st, const Diags *d, const weft_error *e);
+/* The same, of an error alone; returns 0 where the status is WEFT_OK. */
+int reasons_check(lua_State *L, weft_status st, const weft_error *e);
 /* The status of an error object; WEFT_EPLAN for any other value. */
 weft_status reasons_status(lua_State *L, int idx);
 /* Whether the value is a list of reasons. */

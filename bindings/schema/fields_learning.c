@@ -102,16 +102,18 @@ void field_targets(Check *c, int idx, const char *path) {
   if (at) a->targets = (Patterns){at, n};
 }
 
-void field_target_parameters(Check *c, int idx, const char *path) {
+static void patterns(Check *c, int idx, const char *path, Patterns *out) {
   int n;
   const char **at = field_list_texts(c, idx, path, "a list of patterns", &n);
-  if (at) c->plan->adapter.experts = (Patterns){at, n};
+  if (at) *out = (Patterns){at, n};
+}
+
+void field_target_parameters(Check *c, int idx, const char *path) {
+  patterns(c, idx, path, &c->plan->adapter.experts);
 }
 
 void field_modules_to_save(Check *c, int idx, const char *path) {
-  int n;
-  const char **at = field_list_texts(c, idx, path, "a list of patterns", &n);
-  if (at) c->plan->adapter.saved = (Patterns){at, n};
+  patterns(c, idx, path, &c->plan->adapter.saved);
 }
 
 /* The key and the value on top of the stack. */

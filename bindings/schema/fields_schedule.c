@@ -22,12 +22,6 @@ static void keep_options(Check *c, int t, const char *scope) {
   c->lp->schedule_options = luaL_ref(L, LUA_REGISTRYINDEX);
 }
 
-static bool has_options(const char *scope) {
-  for (const Field *f = schema; f->scope; f++)
-    if (strcmp(f->scope, scope) == 0) return true;
-  return false;
-}
-
 static void no_option(Check *c, const char *path, const char *scope, int key) {
   Diag *g = diag_error(c->d, "unknown-field", path, "this schedule has no options");
   if (lua_type(c->L, key) == LUA_TSTRING)
@@ -37,7 +31,7 @@ static void no_option(Check *c, const char *path, const char *scope, int key) {
 /* Options beside the name or the function: fields of the scope with its name. */
 static void check_options(Check *c, int t, const char *path, const char *scope) {
   lua_State *L = c->L;
-  if (has_options(scope)) {
+  if (schema_has_scope(scope)) {
     check_scope(c, t, scope, path, 2);
     keep_options(c, t, scope);
     return;

@@ -84,6 +84,12 @@ const Field *schema_find(const char *scope, const char *key) {
   return NULL;
 }
 
+bool schema_has_scope(const char *scope) {
+  for (const Field *f = schema; f->scope; f++)
+    if (same(f->scope, scope)) return true;
+  return false;
+}
+
 /* Does the value of field `f` select this scope? */
 static bool selects(const Field *f, const char *scope) {
   switch (f->type) {

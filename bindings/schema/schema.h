@@ -65,6 +65,8 @@ typedef struct Field {
 
 extern const Field schema[]; /* ends with a NULL scope */
 const Field *schema_find(const char *scope, const char *key);
+/* Whether fields are of this scope: a builder or a schedule takes them. */
+bool schema_has_scope(const char *scope);
 bool schema_required(const Field *f);
 /* "integer, 1 to 64", and the default, "required" or "-". */
 void schema_form(const Field *f, Text *out);

@@ -25,8 +25,6 @@ void api_doc_markdown(Text *out);
 /* ---- schema_stub.c ---- */
 /* The fields of a plan, as LuaCATS classes. */
 void schema_stub(Text *out);
-/* Whether fields are of this scope: a builder takes them. */
-bool schema_has_scope(const char *scope);
 
 /* All that a plan can say and call, as a file of LuaCATS annotations. */
 void api_doc_stub(Text *out);

@@ -50,12 +50,6 @@ static void add_field(const Field *f, Text *out) {
   text_add(out, "\n");
 }
 
-bool schema_has_scope(const char *scope) {
-  for (const Field *f = schema; f->scope; f++)
-    if (strcmp(f->scope, scope) == 0) return true;
-  return false;
-}
-
 void schema_stub(Text *out) {
   const char *scope = "";
   for (const Field *f = schema; f->scope; f++) {

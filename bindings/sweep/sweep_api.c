@@ -85,16 +85,12 @@ static int is_plan(lua_State *L) {
 
 /* ---- files ---- */
 
-static int check(lua_State *L, weft_status st, const weft_error *e) {
-  return st == WEFT_OK ? 0 : reasons_raise(L, st, NULL, e);
-}
-
 /* wrong(path, text): the error that says that of a file. */
 static int wrong(lua_State *L) {
   weft_error e = NO_ERROR;
   weft_status st =
       err_file(&e, WEFT_EFILE, luaL_checkstring(L, 1), 0, "%s", luaL_checkstring(L, 2));
-  return check(L, st, &e);
+  return reasons_check(L, st, &e);
 }
 
 /* read(path): nil if it is not there. */
@@ -109,7 +105,7 @@ static int read_file(lua_State *L) {
     lua_pushliteral(L, "is not a file that can be taken up");
     return wrong(L);
   }
-  check(L, file_read(NULL, name, FILE_OWN_MAX, &text, &n, &e), &e);
+  reasons_check(L, file_read(NULL, name, FILE_OWN_MAX, &text, &n, &e), &e);
   Text *owned = script_push_text(L);
   *owned = (Text){.s = text, .n = n, .cap = n + 1};
   lua_pushlstring(L, text, n);
@@ -121,7 +117,7 @@ static int write_file(lua_State *L) {
   FilePart part;
   weft_error e = NO_ERROR;
   part.data = luaL_checklstring(L, 2, &part.bytes);
-  return check(L, file_write(NULL, luaL_checkstring(L, 1), &part, 1, &e), &e);
+  return reasons_check(L, file_write(NULL, luaL_checkstring(L, 1), &part, 1, &e), &e);
 }
 
 /* build(): the version and the build of weft: figures of two may differ. */
@@ -135,7 +131,7 @@ static int build(lua_State *L) {
 /* writable(file): raises an error if write would refuse the file. */
 static int writable(lua_State *L) {
   weft_error e = NO_ERROR;
-  return check(L, file_check(luaL_checkstring(L, 1), false, &e), &e);
+  return reasons_check(L, file_check(luaL_checkstring(L, 1), false, &e), &e);
 }
 
 /* filled(file): whether it is a file, and no device, in which something is. */

@@ -283,16 +283,12 @@ static int measure(lua_State *L) {
 
 /* ---- the file ---- */
 
-static int check(lua_State *L, weft_status st, const weft_error *e) {
-  return st == WEFT_OK ? 0 : reasons_raise(L, st, NULL, e);
-}
-
 /* points:append(path): what points:write(text) adds to, until points:close(). */
 static int append(lua_State *L) {
   Sweep *s = sweep_at(L, 1);
   weft_error e = NO_ERROR;
   const char *path = luaL_checkstring(L, 2);
-  return check(L, file_extend(NULL, path, 0666, false, &s->file, &e), &e);
+  return reasons_check(L, file_extend(NULL, path, 0666, false, &s->file, &e), &e);
 }
 
 static int write_text(lua_State *L) {
@@ -300,7 +296,7 @@ static int write_text(lua_State *L) {
   size_t n;
   weft_error e = NO_ERROR;
   const char *text = luaL_checklstring(L, 2, &n);
-  return check(L, file_add(&s->file, text, n, &e), &e);
+  return reasons_check(L, file_add(&s->file, text, n, &e), &e);
 }
 
 static int close_file(lua_State *L) {

@@ -2,6 +2,7 @@
  * broken rule. A size that is itself wrong becomes unknown (-1) and rules that need it
  * are skipped, so no message is a consequence of another. */
 #include "mesh.h"
+#include "vm/base/multiples.h"
 
 enum { UNKNOWN = -1 };
 
@@ -16,15 +17,6 @@ static int64_t product(int64_t a, int64_t b) {
   int64_t r;
   if (a == UNKNOWN || b == UNKNOWN) return UNKNOWN;
   return __builtin_mul_overflow(a, b, &r) ? INT64_MAX : r;
-}
-
-static int64_t gcd(int64_t a, int64_t b) {
-  while (b) {
-    int64_t r = a % b;
-    a = b;
-    b = r;
-  }
-  return a;
 }
 
 static int64_t lcm(int64_t a, int64_t b) { return product(a / gcd(a, b), b); }

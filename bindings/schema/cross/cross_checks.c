@@ -17,8 +17,6 @@ static bool config_int(lua_State *L, const char *key, int64_t *v) {
   return ok;
 }
 
-static int64_t gcd(int64_t a, int64_t b) { return b ? gcd(b, a % b) : a; }
-
 /* tp cuts the heads into groups, of which each needs one or more key-value heads, or
  * several the same one. */
 static bool heads_spread(int64_t kv, int64_t tp) { return kv % tp == 0 || tp % kv == 0; }
