@@ -5,6 +5,7 @@
 
 #include <lauxlib.h>
 
+#include "bindings/sandbox/lua_fields.h"
 #include "bindings/script/library.h"
 #include "bindings/script/script.h"
 #include "vm/base/terminal.h"
@@ -41,10 +42,7 @@ static int close_file(lua_State *L) {
 static Opened *push_opened(lua_State *L) {
   Opened *o = lua_newuserdatauv(L, sizeof *o, 0);
   *o = (Opened){0};
-  lua_createtable(L, 0, 1);
-  lua_pushcfunction(L, close_file);
-  lua_setfield(L, -2, "__gc");
-  lua_setmetatable(L, -2);
+  set_gc(L, "weft.opened", close_file);
   return o;
 }
 
@@ -126,10 +124,8 @@ static int read_text(lua_State *L) {
   lua_pushlstring(L, text, n);
   lua_pushstring(L, o->name);
   lua_createtable(L, 0, 2);
-  lua_pushinteger(L, SETTINGS_NODES);
-  lua_setfield(L, -2, "nodes");
-  lua_pushinteger(L, SETTINGS_DEPTH);
-  lua_setfield(L, -2, "depth");
+  set_integer(L, "nodes", SETTINGS_NODES);
+  set_integer(L, "depth", SETTINGS_DEPTH);
   return 3;
 }
 

@@ -4,6 +4,7 @@
 #include <lauxlib.h>
 #include <yaml.h>
 
+#include "bindings/sandbox/lua_fields.h"
 #include "bindings/script/library.h"
 #include "settings.h"
 #include "vm/base/terminal.h"
@@ -34,10 +35,7 @@ static int free_reader(lua_State *L) {
 static Reader *push_reader(lua_State *L) {
   Reader *r = lua_newuserdatauv(L, sizeof *r, 0);
   *r = (Reader){.L = L};
-  lua_createtable(L, 0, 1);
-  lua_pushcfunction(L, free_reader);
-  lua_setfield(L, -2, "__gc");
-  lua_setmetatable(L, -2);
+  set_gc(L, "weft.yaml", free_reader);
   return r;
 }
 
@@ -131,8 +129,8 @@ static Extent read_scalar(Reader *r, int depth) {
   lua_pushlstring(L, (const char *)r->event.data.scalar.value,
                   r->event.data.scalar.length);
   lua_setfield(L, -2, "text");
-  lua_pushboolean(L, quoted || (tag && strcmp((const char *)tag, YAML_STR_TAG) == 0));
-  lua_setfield(L, -2, "quoted");
+  set_boolean(L, "quoted",
+              quoted || (tag && strcmp((const char *)tag, YAML_STR_TAG) == 0));
   return one;
 }
 
@@ -183,8 +181,7 @@ static void keep_before(Reader *r) {
   lua_pushvalue(L, map + 3);
   lua_rawget(L, map + 2);
   lua_setfield(L, -2, "node");
-  lua_pushinteger(L, line_of(r));
-  lua_setfield(L, -2, "line");
+  set_integer(L, "line", line_of(r));
   lua_rawseti(L, -2, (lua_Integer)lua_rawlen(L, -2) + 1);
   lua_pop(L, 1);
 }
@@ -207,8 +204,7 @@ static Extent read_map(Reader *r, int depth) {
     next(r);
     Extent x = read_node(r, depth + 1);
     /* An empty value is where its key is, not where the next one begins. */
-    lua_pushinteger(L, line);
-    lua_setfield(L, -2, "key_line");
+    set_integer(L, "key_line", line);
     all.nodes += x.nodes, all.depth = MAX(all.depth, x.depth + 1);
     lua_rawset(L, -3);
   }

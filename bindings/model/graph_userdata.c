@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "model.h"
+#include "bindings/sandbox/lua_fields.h"
 #include "vm/graph/second_model.h"
 
 /* ---- calls into the graph core ---- */
@@ -168,32 +169,21 @@ static int g_tokens(lua_State *L) { return ahead_method(L, IN_TOKENS, "tokens");
 static int g_labels(lua_State *L) { return ahead_method(L, IN_LABELS, "labels"); }
 static int g_positions(lua_State *L) { return input_method(L, IN_POSITIONS); }
 
-static void set_number(lua_State *L, const char *key, double v) {
-  lua_pushnumber(L, v);
-  lua_setfield(L, -2, key);
-}
-
 /* g:moe(): the plan's moe settings, as attributes of g:router_loss and g:permute. */
 static int g_moe(lua_State *L) {
   const MoePlan *m = graph_self(L)->moe;
   bool drops = m->capacity > 0 || m->drops;
   lua_createtable(L, 0, 8);
   set_number(L, "aux", m->aux);
-  lua_pushinteger(L, m->aux_sequences);
-  lua_setfield(L, -2, "aux_sequences");
-  lua_pushboolean(L, m->aux_batch == AUX_GLOBAL);
-  lua_setfield(L, -2, "running");
-  lua_pushinteger(L, m->sinkhorn_sequences);
-  lua_setfield(L, -2, "sinkhorn");
-  lua_pushinteger(L, m->groups);
-  lua_setfield(L, -2, "groups");
-  lua_pushinteger(L, m->group_topk);
-  lua_setfield(L, -2, "topk_group");
+  set_integer(L, "aux_sequences", m->aux_sequences);
+  set_boolean(L, "running", m->aux_batch == AUX_GLOBAL);
+  set_integer(L, "sinkhorn", m->sinkhorn_sequences);
+  set_integer(L, "groups", m->groups);
+  set_integer(L, "topk_group", m->group_topk);
   set_number(L, "z", m->z);
   set_number(L, "capacity", m->capacity);
   set_number(L, "bound", m->most);
-  lua_pushinteger(L, !drops ? DROP_NONE : m->drop ? m->drop : DROP_PROBS);
-  lua_setfield(L, -2, "drop");
+  set_integer(L, "drop", !drops ? DROP_NONE : m->drop ? m->drop : DROP_PROBS);
   return 1;
 }
 
@@ -328,16 +318,14 @@ void graph_make_types(lua_State *L) {
     lua_setfield(L, -2, "__index");
     lua_pushcfunction(L, g_tostring);
     lua_setfield(L, -2, "__tostring");
-    lua_pushboolean(L, 0);
-    lua_setfield(L, -2, "__metatable");
+    set_boolean(L, "__metatable", false);
   }
   if (luaL_newmetatable(L, TENSOR_TYPE)) {
     luaL_newlib(L, tensor);
     lua_setfield(L, -2, "__index");
     lua_pushcfunction(L, tensor_tostring);
     lua_setfield(L, -2, "__tostring");
-    lua_pushboolean(L, 0);
-    lua_setfield(L, -2, "__metatable");
+    set_boolean(L, "__metatable", false);
   }
   lua_pop(L, 2);
 }

@@ -1,5 +1,6 @@
 /* hf_export.c - writes the config.json of exported weights. */
 #include "bindings/plan_table/json_value.h"
+#include "bindings/sandbox/lua_fields.h"
 #include "model.h"
 #include "special_ids.h"
 
@@ -61,8 +62,7 @@ static void whole(lua_State *L, void *ud) {
   push_ids(L, x->doc);
   lua_call(L, 6, 1);
   if (x->lp->plan.mtp.layers) {
-    lua_pushinteger(L, x->lp->plan.mtp.layers);
-    lua_setfield(L, -2, FURTHER_TOKENS);
+    set_integer(L, FURTHER_TOKENS, x->lp->plan.mtp.layers);
   }
   json_value(L, NULL, &j);
   text_add(x->out, "\n");

@@ -19,11 +19,7 @@ static int close_run(lua_State *L) {
 static weft_run **push_run(lua_State *L) {
   weft_run **r = lua_newuserdatauv(L, sizeof *r, 1);
   *r = NULL;
-  if (luaL_newmetatable(L, RUN_TYPE)) {
-    lua_pushcfunction(L, close_run);
-    lua_setfield(L, -2, "__gc");
-  }
-  lua_setmetatable(L, -2);
+  set_gc(L, RUN_TYPE, close_run);
   /* Keeps the plan alive as long as its run. */
   lua_pushvalue(L, 1);
   lua_setiuservalue(L, -2, 1);
@@ -38,8 +34,7 @@ static void add_step(lua_State *L, const weft_step *s) {
   set_number(L, "grad_norm", s->grad_norm);
   if (s->loss_scale > 0) {
     set_number(L, "loss_scale", s->loss_scale);
-    lua_pushboolean(L, s->skipped);
-    lua_setfield(L, -2, "skipped");
+    set_boolean(L, "skipped", s->skipped);
   }
   set_number(L, "lr", s->lr);
   set_number(L, "ms", s->ms);
@@ -87,8 +82,7 @@ int plan_verify(lua_State *L) {
   if (st != WEFT_OK && !(st == WEFT_EPLAN && r.steps > 0))
     return reasons_raise(L, st, NULL, &e);
   lua_newtable(L);
-  lua_pushboolean(L, st == WEFT_OK);
-  lua_setfield(L, -2, "ok");
+  set_boolean(L, "ok", st == WEFT_OK);
   if (st != WEFT_OK) set_text(L, "first", e.text);
   set_integer(L, "ranks", r.ranks);
   set_integer(L, "steps", r.steps);

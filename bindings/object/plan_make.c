@@ -51,18 +51,9 @@ static weft_plan_options options_for(lua_State *L, PlanObject *o) {
                              .data = host ? host->data : NULL};
 }
 
-/* The list of strings at idx, NULL-terminated; NULL for nil. Pushes the value that keeps
- * it alive. */
+/* The list of strings at idx; NULL for nil. */
 static const char **texts(lua_State *L, int idx) {
-  if (lua_isnil(L, idx)) return NULL;
-  int n = (int)lua_rawlen(L, idx);
-  const char **list = lua_newuserdatauv(L, sizeof *list * (size_t)(n + 1), 0);
-  for (int i = 0; i < n; i++, lua_pop(L, 1)) {
-    lua_rawgeti(L, idx, i + 1);
-    list[i] = lua_tostring(L, -1);
-  }
-  list[n] = NULL;
-  return list;
+  return lua_isnil(L, idx) ? NULL : texts_of(L, idx);
 }
 
 static int load_object(lua_State *L, bool draft) {

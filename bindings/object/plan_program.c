@@ -137,8 +137,7 @@ int plan_comm(lua_State *L) {
       set_text(L, "op", coll_info[op].name);
       set_integer(L, "count", (int64_t)f->count);
       set_integer(L, "bytes", (int64_t)f->bytes);
-      lua_pushboolean(L, (coll_info[op].is & COLL_COUNTED) != 0);
-      lua_setfield(L, -2, "at_most");
+      set_boolean(L, "at_most", (coll_info[op].is & COLL_COUNTED) != 0);
       bool away = rank < 0 ? any_leaves(j, comm) : leaves(j, comm, rank, group);
       set_text(L, "link", away ? "network" : "node");
       lua_rawseti(L, -2, ++at);

@@ -4,6 +4,7 @@
  * because a Lua function would lose its caller's line in the tail call `return weft.plan
  * { ... }`. */
 #include "vm/plan/plan.h"
+#include "bindings/sandbox/lua_fields.h"
 #include "bindings/sandbox/stdlib.h"
 #include "plan_table.h"
 
@@ -271,8 +272,7 @@ void builders_add(lua_State *L) {
   lua_setfield(L, -2, "tp_plan");
   lua_pushcfunction(L, extend);
   lua_setfield(L, -2, "extend");
-  lua_pushstring(L, weft_version());
-  lua_setfield(L, -2, "version");
+  set_text(L, "version", weft_version());
   known_library(L, "weft");
 }
 

@@ -5,6 +5,8 @@
  * is a table made inside its parent's constructor gets the line of its opening brace. */
 #include "plan_table.h"
 
+#include "bindings/sandbox/lua_fields.h"
+
 enum { MAX_DEPTH = 200, MAX_NEST = 12, MAX_FILES = 64 };
 
 /* Registry keys of the replaying state. */
@@ -48,17 +50,9 @@ static int64_t birth_place(int64_t b) { return b & 0xffffffff; }
 
 /* ---- recording ---- */
 
-static void push_store(lua_State *L, const char *key) {
-  if (lua_rawgetp(L, LUA_REGISTRYINDEX, key) == LUA_TTABLE) return;
-  lua_pop(L, 1);
-  lua_newtable(L);
-  lua_pushvalue(L, -1);
-  lua_rawsetp(L, LUA_REGISTRYINDEX, key);
-}
-
 /* store[table at t]; leaves nothing on the stack. */
 static int64_t get_number(lua_State *L, const char *key, int t) {
-  push_store(L, key);
+  registry_table(L, key);
   lua_pushvalue(L, t);
   lua_rawget(L, -2);
   int64_t v = lua_tointeger(L, -1);
@@ -66,8 +60,8 @@ static int64_t get_number(lua_State *L, const char *key, int t) {
   return v;
 }
 
-static void set_number(lua_State *L, const char *key, int t, int64_t v) {
-  push_store(L, key);
+static void store_number(lua_State *L, const char *key, int t, int64_t v) {
+  registry_table(L, key);
   lua_pushvalue(L, t);
   lua_pushinteger(L, v);
   lua_rawset(L, -3);
@@ -76,7 +70,7 @@ static void set_number(lua_State *L, const char *key, int t, int64_t v) {
 
 /* Pushes the table { key -> place } of the table at t. */
 static void push_places(lua_State *L, Replay *r, int t, int64_t place, int depth) {
-  push_store(L, &keys_key);
+  registry_table(L, &keys_key);
   lua_pushvalue(L, t);
   if (lua_rawget(L, -2) != LUA_TTABLE) {
     lua_pop(L, 1);
@@ -84,7 +78,7 @@ static void push_places(lua_State *L, Replay *r, int t, int64_t place, int depth
     lua_pushvalue(L, t);
     lua_pushvalue(L, -2);
     lua_rawset(L, -4);
-    set_number(L, &born_key, t, birth(++r->seen, depth, place));
+    store_number(L, &born_key, t, birth(++r->seen, depth, place));
   }
   lua_remove(L, -2);
 }
@@ -95,7 +89,7 @@ static void scan(lua_State *L, Replay *r, int64_t place, int depth, int nest) {
   if (nest > MAX_NEST || r->budget < 0 || get_number(L, &round_key, t) == r->round)
     return;
   luaL_checkstack(L, 12, NULL);
-  set_number(L, &round_key, t, r->round);
+  store_number(L, &round_key, t, r->round);
   push_places(L, r, t, place, depth);
   for (lua_pushnil(L); state_next(L, t); lua_settop(L, t + 2)) {
     if (--r->budget < 0) break;
@@ -164,7 +158,7 @@ static int64_t key_place(lua_State *L, int t) {
   lua_pushvalue(L, top);
   mark_origin(L, t);
   int origin = lua_gettop(L);
-  push_store(L, &keys_key);
+  registry_table(L, &keys_key);
   lua_pushvalue(L, origin);
   if (lua_rawget(L, -2) == LUA_TTABLE) {
     lua_pushvalue(L, top);

@@ -5,6 +5,7 @@
 #include <lauxlib.h>
 
 #include "bindings/sandbox/length.h"
+#include "bindings/sandbox/lua_fields.h"
 
 /* ---- writing ---- */
 
@@ -117,9 +118,6 @@ json_t **json_box(lua_State *L) {
   luaL_checkstack(L, 6, "JSON is nested too deeply");
   json_t **doc = lua_newuserdatauv(L, sizeof *doc, 0);
   *doc = NULL;
-  lua_createtable(L, 0, 1);
-  lua_pushcfunction(L, drop);
-  lua_setfield(L, -2, "__gc");
-  lua_setmetatable(L, -2);
+  set_gc(L, "weft.json", drop);
   return doc;
 }

@@ -2,6 +2,8 @@
  * call: kept beside the tables, which are the plan's own. */
 #include "plan_table.h"
 
+#include "bindings/sandbox/lua_fields.h"
+
 /* Registry: table -> mark. A mark is a table with kind, file, line and, where they apply:
  * bad and hint (a wrong call), from (of a merged table: key -> the table it came from),
  * default (keys that came from the library). */
@@ -9,11 +11,7 @@ static const char marks_key = 'm';
 
 static void push_marks(lua_State *L) {
   luaL_checkstack(L, 8, NULL);
-  if (lua_rawgetp(L, LUA_REGISTRYINDEX, &marks_key) == LUA_TTABLE) return;
-  lua_pop(L, 1);
-  lua_newtable(L);
-  lua_pushvalue(L, -1);
-  lua_rawsetp(L, LUA_REGISTRYINDEX, &marks_key);
+  registry_table(L, &marks_key);
 }
 
 bool mark_push(lua_State *L, int idx) {
@@ -101,14 +99,11 @@ void mark_new(lua_State *L, const char *kind) {
   lua_Debug ar;
   luaL_checkstack(L, 8, NULL);
   lua_createtable(L, 0, 4);
-  lua_pushstring(L, kind);
-  lua_setfield(L, -2, "kind");
+  set_text(L, "kind", kind);
   if (lua_getstack(L, 1, &ar) && lua_getinfo(L, "Sl", &ar) && ar.currentline > 0 &&
       chunk_file(ar.source)) {
-    lua_pushstring(L, chunk_file(ar.source));
-    lua_setfield(L, -2, "file");
-    lua_pushinteger(L, ar.currentline);
-    lua_setfield(L, -2, "line");
+    set_text(L, "file", chunk_file(ar.source));
+    set_integer(L, "line", ar.currentline);
   }
   lua_pushvalue(L, -1);
   mark_set(L, -3);

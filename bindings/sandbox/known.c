@@ -2,15 +2,13 @@
  * weft), so that a function that is copied to another state finds them there. */
 #include "sandbox.h"
 
+#include "lua_fields.h"
+
 static const char known_key = 'k'; /* registry: name -> value and value -> name */
 
 static void push_known(lua_State *L) {
   luaL_checkstack(L, 8, NULL);
-  if (lua_rawgetp(L, LUA_REGISTRYINDEX, &known_key) == LUA_TTABLE) return;
-  lua_pop(L, 1);
-  lua_newtable(L);
-  lua_pushvalue(L, -1);
-  lua_rawsetp(L, LUA_REGISTRYINDEX, &known_key);
+  registry_table(L, &known_key);
 }
 
 void known_add(lua_State *L, const char *name) {

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 
 #include "length.h"
+#include "lua_fields.h"
 #include "vm/io/io.h"
 
 enum { PIECE = 4096 };
@@ -46,15 +47,6 @@ int chunk_load(lua_State *L, const char *text, size_t n, const char *name) {
   return lua_load(L, next_piece, &(Source){text, n}, name, "t");
 }
 
-/* Pushes the table in the registry at `key`; creates it at its first use. */
-static void push_cache(lua_State *L, const char *key) {
-  if (lua_rawgetp(L, LUA_REGISTRYINDEX, key) == LUA_TTABLE) return;
-  lua_pop(L, 1);
-  lua_newtable(L);
-  lua_pushvalue(L, -1);
-  lua_rawsetp(L, LUA_REGISTRYINDEX, key);
-}
-
 /* ---- the library ---- */
 
 const StdlibFile *stdlib_find(const char *name) {
@@ -84,7 +76,7 @@ static void give_require(lua_State *L) {
 
 bool stdlib_push(lua_State *L, const char *name) {
   luaL_checkstack(L, 8, NULL); /* seven, in give_require */
-  push_cache(L, &library_key);
+  registry_table(L, &library_key);
   if (lua_getfield(L, -1, name) != LUA_TNIL) {
     lua_remove(L, -2);
     return true;
@@ -155,7 +147,7 @@ static uint64_t hash_text(const char *text, size_t n) {
 }
 
 static void note_text(lua_State *L, const char *name, lua_Integer hash) {
-  push_cache(L, &texts_key);
+  registry_table(L, &texts_key);
   lua_pushinteger(L, hash);
   lua_setfield(L, -2, name);
   lua_pop(L, 1);
@@ -221,7 +213,7 @@ static bool asked_by_library(lua_State *L) {
 /* require "weft.models.llama" is stdlib/models/llama.lua. The name is at 1. */
 static int require_library(lua_State *L, const char *name) {
   bool shared = asked_by_library(L);
-  push_cache(L, &loaded_key);
+  registry_table(L, &loaded_key);
   if (!shared && lua_getfield(L, 2, name) != LUA_TNIL) return 1;
   lua_settop(L, 2);
   const char *file = luaL_gsub(L, name + strlen("weft."), ".", "/");
@@ -244,7 +236,7 @@ static int require_library(lua_State *L, const char *name) {
 static int end_loading(lua_State *L) {
   lua_getiuservalue(L, 1, 1);
   const char *name = lua_tostring(L, -1);
-  push_cache(L, &loaded_key);
+  registry_table(L, &loaded_key);
   if (lua_getfield(L, -1, name) != LUA_TLIGHTUSERDATA) return 0;
   lua_pushnil(L);
   lua_setfield(L, -3, name);
@@ -270,7 +262,7 @@ int modules_require(lua_State *L) {
   const char *name = luaL_checkstring(L, 1);
   lua_settop(L, 1);
   if (strncmp(name, "weft.", 5) == 0) return require_library(L, name);
-  push_cache(L, &loaded_key);
+  registry_table(L, &loaded_key);
   if (lua_getfield(L, 2, name) == LUA_TLIGHTUSERDATA)
     return luaL_error(L, "require \"%s\": the module requires itself", name);
   if (!lua_isnil(L, -1)) return 1;
@@ -304,7 +296,7 @@ void modules_push_loaded(lua_State *L) {
   luaL_checkstack(L, 8, NULL);
   lua_newtable(L);
   int to = lua_gettop(L);
-  push_cache(L, &loaded_key);
+  registry_table(L, &loaded_key);
   for (lua_pushnil(L); state_next(L, to + 1); lua_settop(L, to + 2)) {
     if (lua_islightuserdata(L, to + 3) || str_eq(lua_tostring(L, to + 2), "weft"))
       continue;
@@ -317,15 +309,15 @@ void modules_push_loaded(lua_State *L) {
 
 void modules_push_texts(lua_State *L) {
   luaL_checkstack(L, 8, NULL);
-  push_cache(L, &texts_key);
+  registry_table(L, &texts_key);
 }
 
 void modules_forget(lua_State *L, int idx) {
   idx = lua_absindex(L, idx);
   modules_push_loaded(L);
   int now = lua_gettop(L);
-  push_cache(L, &loaded_key);
-  push_cache(L, &texts_key);
+  registry_table(L, &loaded_key);
+  registry_table(L, &texts_key);
   for (lua_pushnil(L); state_next(L, now); lua_settop(L, now + 3)) {
     const char *name = lua_tostring(L, now + 3);
     if (lua_getfield(L, idx, name) != LUA_TNIL) continue;

@@ -4,6 +4,7 @@
 
 #include "api_doc.h"
 #include "bindings/sandbox/sandbox.h"
+#include "bindings/sandbox/lua_fields.h"
 #include "vm/base/c_locale.h"
 
 static const char host_key = 'h'; /* registry: light userdata, a ScriptHost */
@@ -77,11 +78,7 @@ static int free_text(lua_State *L) {
 Text *script_push_text(lua_State *L) {
   Text *t = lua_newuserdatauv(L, sizeof *t, 0);
   *t = (Text){0};
-  if (luaL_newmetatable(L, TEXT_TYPE)) {
-    lua_pushcfunction(L, free_text);
-    lua_setfield(L, -2, "__gc");
-  }
-  lua_setmetatable(L, -2);
+  set_gc(L, TEXT_TYPE, free_text);
   return t;
 }
 
@@ -103,11 +100,7 @@ static int free_arena(lua_State *L) {
 Arena *script_push_arena(lua_State *L) {
   Arena **a = lua_newuserdatauv(L, sizeof *a, 0);
   *a = NULL;
-  if (luaL_newmetatable(L, ARENA_TYPE)) {
-    lua_pushcfunction(L, free_arena);
-    lua_setfield(L, -2, "__gc");
-  }
-  lua_setmetatable(L, -2);
+  set_gc(L, ARENA_TYPE, free_arena);
   *a = arena_new(NULL);
   if (!*a) luaL_error(L, "not enough memory");
   return *a;

@@ -94,8 +94,7 @@ int sweep_counts(lua_State *L) {
   set_integer(L, "legal", s->nlegal);
   set_integer(L, "illegal", s->nillegal);
   set_integer(L, "memory", s->nmemory);
-  lua_pushboolean(L, s->interrupted);
-  lua_setfield(L, -2, "interrupted");
+  set_boolean(L, "interrupted", s->interrupted);
   lua_createtable(L, s->nreason, 0);
   for (int i = 0; i < s->nreason; i++) {
     const SweepReason *r = &s->reason[i];

@@ -10,6 +10,7 @@
 #include "bindings/import/settings.h"
 #include "bindings/object/reasons.h"
 #include "bindings/plan_table/json_value.h"
+#include "bindings/sandbox/lua_fields.h"
 #include "bindings/schema/schema.h"
 #include "bindings/script/library.h"
 #include "vm/base/terminal.h"
@@ -65,36 +66,21 @@ static int shown(lua_State *L) {
   return 1;
 }
 
-static void put_list(lua_State *L, const char *name, const char *const *list, int n) {
-  lua_createtable(L, n, 0);
-  for (int i = 0; i < n; i++) {
-    lua_pushstring(L, list[i]);
-    lua_rawseti(L, -2, i + 1);
-  }
-  lua_setfield(L, -2, name);
-}
-
-static void put_word(lua_State *L, const char *name, const char *word) {
-  lua_pushstring(L, word);
-  lua_setfield(L, -2, name);
-}
-
 static void push_arguments(lua_State *L, const Cli *cli) {
   struct stat st;
   lua_newtable(L);
-  put_word(L, "file", cli->arg[0]);
-  lua_pushboolean(L, stat(cli->arg[0], &st) == 0 && S_ISDIR(st.st_mode));
-  lua_setfield(L, -2, "folder");
-  put_list(L, "words", cli->arg + 1, cli->narg - 1);
-  put_list(L, "set", cli->set, cli->nset);
-  put_list(L, "define", cli->define, cli->ndefine);
-  put_list(L, "data", cli->data, cli->ndata);
-  put_word(L, "model", cli->model);
-  put_word(L, "gpu", cli->gpu);
-  put_word(L, "to", cli->to);
-  put_word(L, "output", cli->output);
-  put_word(L, "html", cli->html);
-  if (cli->world > 0) lua_pushinteger(L, cli->world), lua_setfield(L, -2, "world");
+  set_text(L, "file", cli->arg[0]);
+  set_boolean(L, "folder", stat(cli->arg[0], &st) == 0 && S_ISDIR(st.st_mode));
+  set_texts(L, "words", cli->arg + 1, cli->narg - 1);
+  set_texts(L, "set", cli->set, cli->nset);
+  set_texts(L, "define", cli->define, cli->ndefine);
+  set_texts(L, "data", cli->data, cli->ndata);
+  set_text(L, "model", cli->model);
+  set_text(L, "gpu", cli->gpu);
+  set_text(L, "to", cli->to);
+  set_text(L, "output", cli->output);
+  set_text(L, "html", cli->html);
+  if (cli->world > 0) set_integer(L, "world", cli->world);
 }
 
 /* ---- what came of it; its table is on top ---- */

@@ -29,8 +29,7 @@ static int plan_facts(lua_State *L) {
   set_text(L, "name", j->plan.name);
   set_text(L, "mesh", mesh_text(&j->mesh, mesh));
   set_integer(L, "world", j->mesh.world);
-  lua_pushboolean(L, job_open_world(j));
-  lua_setfield(L, -2, "open_world");
+  set_boolean(L, "open_world", job_open_world(j));
   plan_bounds_set(L, j);
   if (lang_architecture(j->lp)) set_text(L, "model", lang_architecture(j->lp));
   set_integer(L, "parameters", (int64_t)params_of_model(j->compiled));

@@ -2,6 +2,7 @@
  * of the verbs and options that the program itself reads. */
 #include <lauxlib.h>
 
+#include "bindings/sandbox/lua_fields.h"
 #include "bindings/script/library.h"
 #include "convert.h"
 
@@ -32,22 +33,16 @@ static const struct {
 #include "bindings/cli/verbs.def"
 };
 
-static void set_string(lua_State *L, const char *key, const char *value) {
-  lua_pushstring(L, value);
-  lua_setfield(L, -2, key);
-}
-
 /* The options of a verb: a list of { name =, short =, value =, choices = }. */
 static void push_options(lua_State *L, unsigned bit) {
   lua_newtable(L);
   for (int i = 0; i < LEN(options); i++) {
     if (!(options[i].on & bit)) continue;
     lua_newtable(L);
-    set_string(L, "name", options[i].name);
-    set_string(L, "short", options[i].shorter);
-    set_string(L, "choices", options[i].choices);
-    lua_pushboolean(L, options[i].value);
-    lua_setfield(L, -2, "value");
+    set_text(L, "name", options[i].name);
+    set_text(L, "short", options[i].shorter);
+    set_text(L, "choices", options[i].choices);
+    set_boolean(L, "value", options[i].value);
     lua_rawseti(L, -2, (lua_Integer)lua_rawlen(L, -2) + 1);
   }
 }
@@ -59,8 +54,8 @@ static void push_codes(lua_State *L) {
   lua_createtable(L, n, 0);
   for (int i = 0; i < n; i++) {
     lua_newtable(L);
-    set_string(L, "name", code[i].name);
-    set_string(L, "about", code[i].summary);
+    set_text(L, "name", code[i].name);
+    set_text(L, "about", code[i].summary);
     lua_rawseti(L, -2, i + 1);
   }
 }
@@ -71,11 +66,7 @@ static void push_gpus(lua_State *L) {
   Arena *a = script_push_arena(L);
   if (setjmp(*arena_guard(a))) luaL_error(L, "not enough memory");
   const char *const *gpus = stdlib_names(a, "clusters", &n);
-  lua_createtable(L, n, 0);
-  for (int i = 0; i < n; i++) {
-    lua_pushstring(L, gpus[i]);
-    lua_rawseti(L, -2, i + 1);
-  }
+  push_texts(L, gpus, n);
   lua_remove(L, -2);
 }
 
@@ -85,11 +76,10 @@ static void provide(lua_State *L) {
   lua_newtable(L);
   for (int i = 0; i < LEN(verbs); i++) {
     lua_newtable(L);
-    set_string(L, "name", verbs[i].name);
-    set_string(L, "args", verbs[i].args);
-    set_string(L, "summary", verbs[i].summary);
-    lua_pushboolean(L, (verbs[i].bit & PLAN_VERBS) != 0);
-    lua_setfield(L, -2, "plan");
+    set_text(L, "name", verbs[i].name);
+    set_text(L, "args", verbs[i].args);
+    set_text(L, "summary", verbs[i].summary);
+    set_boolean(L, "plan", (verbs[i].bit & PLAN_VERBS) != 0);
     push_options(L, verbs[i].bit);
     lua_setfield(L, -2, "options");
     lua_rawseti(L, -2, i + 1);

@@ -4,6 +4,7 @@
 #include "bindings/chat/chat.h"
 #include "bindings/cli/chat_options.h"
 #include "bindings/plan_table/loaded_plan.h"
+#include "bindings/sandbox/lua_fields.h"
 #include "vm/base/terminal.h"
 #include "vm/base/plural.h"
 
@@ -29,11 +30,6 @@ static weft_status check_options(const Cli *cli, weft_error *e) {
 }
 
 /* ---- the spec of stdlib/chat ---- */
-
-static void set_text(lua_State *L, const char *key, const char *value) {
-  lua_pushstring(L, value);
-  lua_setfield(L, -2, key);
-}
 
 /* --format NAME, or prompt=COLUMN,response=COLUMN */
 static void set_format(lua_State *L, const char *format) {

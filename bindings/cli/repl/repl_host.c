@@ -54,8 +54,7 @@ static void push_field(lua_State *L, Arena *a, const Field *f) {
     push_names(L, a, f->names);
     lua_setfield(L, -2, "values");
   }
-  lua_pushboolean(L, named);
-  lua_setfield(L, -2, "named");
+  set_boolean(L, "named", named);
 }
 
 static int push_schema(lua_State *L) {
@@ -199,10 +198,8 @@ static void add_session(lua_State *L, Repl *r) {
   add_options(L, r->cli);
   if (r->cli->narg) set_text(L, "file", r->cli->arg[0]);
   set_integer(L, "no_file", WEFT_EFILE);
-  lua_pushboolean(L, r->input != NULL);
-  lua_setfield(L, -2, "talks");
-  lua_pushboolean(L, r->colour);
-  lua_setfield(L, -2, "colour");
+  set_boolean(L, "talks", r->input != NULL);
+  set_boolean(L, "colour", r->colour);
   lua_getglobal(L, "weft");
   lua_getfield(L, -1, "load");
   lua_setfield(L, -3, "load");
@@ -261,12 +258,8 @@ static int find_matches(lua_State *L) {
   lua_pushlstring(L, a->text, (size_t)a->cursor);
   lua_call(L, 1, 1);
   int n = (int)lua_rawlen(L, 2);
-  const char **text = lua_newuserdatauv(L, sizeof *text * (size_t)(n + 1), 0);
+  const char **text = texts_of(L, 2);
   lua_setfield(L, 2, "texts");
-  for (int i = 0; i < n; i++, lua_pop(L, 1)) {
-    lua_rawgeti(L, 2, i + 1);
-    text[i] = lua_tostring(L, -1);
-  }
   lua_getfield(L, 2, "replaces");
   lua_getfield(L, 2, "suffix");
   *a->m = (EditMatches){.from = a->cursor - (int)lua_tointeger(L, 3),
