@@ -1,6 +1,5 @@
 /* job_reference.c - the losses of a reference that a plan's loss reads from a file: where
  * the file is, and which model it has to be of. */
-#include "bindings/model/model.h"
 #include "job.h"
 #include "vm/io/safetensors/st_type.h"
 

@@ -4,7 +4,6 @@
  * hundredth is wrong by hundreds of tolerances. */
 #include "job_rounding.h"
 
-#include "vm/compile/compile.h"
 #include "vm/session/verify_rounding.h"
 
 #include <math.h>

@@ -2,7 +2,6 @@
  */
 #include "job_rounding.h"
 #include "bindings/schedule/schedule_facts.h"
-#include "vm/session/verify.h"
 #include "vm/compile/compile.h"
 
 #include <math.h>

@@ -7,7 +7,6 @@
 #include "chat.h"
 #include "bindings/model/special_ids.h"
 #include "chat_plan.h"
-#include "vm/io/io.h"
 #include "vm/io/json_text.h"
 
 #define NAME "tokenizer.json"

@@ -1,7 +1,6 @@
 /* vary.c - a loaded plan with other values in some fields: the table that the file
  * returned is changed, checked as after loading, and changed back. The file is evaluated
  * once, however many variations there are. */
-#include "bindings/schema/schema.h"
 #include "plan_load.h"
 #include "vary.h"
 

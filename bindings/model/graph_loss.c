@@ -7,7 +7,6 @@
 #include "bindings/sandbox/sandbox.h"
 #include "graph_userdata.h"
 #include "vm/base/plural.h"
-#include "vm/graph/second_model.h"
 
 typedef struct LossWork {
   Graph *g;

@@ -11,7 +11,6 @@
 #include "graph_userdata.h"
 #include "vm/base/terminal.h"
 #include "vm/graph/op_attrs.h"
-#include "vm/graph/second_model.h"
 #include "vm/base/plural.h"
 
 enum { MAX_IN = 8, MAX_OUT = 8 }; /* graph_op makes up to 8 results */

@@ -12,7 +12,6 @@
 
 #include "model.h"
 #include "bindings/sandbox/lua_fields.h"
-#include "vm/graph/second_model.h"
 
 /* ---- calls into the graph core ---- */
 

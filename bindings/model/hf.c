@@ -5,7 +5,6 @@
 #include "bindings/plan_table/json_value.h"
 #include "model.h"
 
-#include "vm/io/io.h"
 #include "vm/io/json_text.h"
 
 /* Puts false where the list on top, the value of a key, has null: an item that says

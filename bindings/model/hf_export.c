@@ -6,7 +6,6 @@
 
 #include <stdio.h>
 
-#include "vm/io/io.h"
 #include "vm/io/json_text.h"
 
 /* How many layers behind the model predict further tokens. */

@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "bindings/schema/schema.h"
 #include "vm/base/absent.h"
 
 /* ---- architectures and presets ---- */

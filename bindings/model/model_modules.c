@@ -2,7 +2,6 @@
  * Face's modules in memory or of its files, and the library's tp_plan. */
 #include "model_int.h"
 
-#include "bindings/schema/schema.h"
 #include "vm/weights/module_names.h"
 
 /* The library's plan for the architecture is on top. Rules of a written plan that it has,

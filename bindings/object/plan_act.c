@@ -2,7 +2,6 @@
 #include "plan_object.h"
 #include "reasons.h"
 #include "bindings/script/script.h"
-#include "vm/session/verify.h"
 
 #define RUN_TYPE "weft.run"
 

@@ -3,7 +3,6 @@
  */
 #include "plan_object.h"
 
-#include "bindings/schema/schema.h"
 #include "bindings/script/script.h"
 #include "reasons.h"
 

@@ -1,10 +1,8 @@
 /* plan_params.c - plan:match and plan:shards: how parameters are sharded and which ranks
  * have which shard. */
-#include "format.h"
 #include "plan_object.h"
 #include "bindings/script/script.h"
 #include "vm/shard/shard.h"
-#include "vm/run/run.h"
 
 /* ---- the parameters ---- */
 

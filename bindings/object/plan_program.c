@@ -1,6 +1,5 @@
 /* plan_program.c - a compiled plan on a rank: program, communication, stages and
  * schedule. */
-#include "format.h"
 #include "plan_object.h"
 #include "bindings/script/library.h"
 #include "bindings/script/script.h"

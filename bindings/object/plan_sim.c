@@ -1,5 +1,4 @@
 /* plan_sim.c - plan:sim(): a step of a compiled plan on the clock, as a table. */
-#include "format.h"
 #include "plan_object.h"
 #include "sim_figures.h"
 

@@ -6,7 +6,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "bindings/object/format.h"
 #include "vm/base/json.h"
 
 /* A file has the log of one run unless --append is given. A run that was killed may have

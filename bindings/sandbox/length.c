@@ -7,8 +7,6 @@
 #include <lauxlib.h>
 #include <limits.h>
 
-#include "vm/base/base.h"
-
 static const char open_key = 'l'; /* registry: true in states of plans */
 
 static bool has(lua_State *L, int t, lua_Integer i) {

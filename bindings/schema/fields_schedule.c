@@ -3,7 +3,6 @@
 #include "bindings/schedule/schedule_csv.h"
 #include "bindings/schedule/schedule_facts.h"
 #include "schema.h"
-#include "vm/io/io.h"
 
 /* ---- the field ---- */
 

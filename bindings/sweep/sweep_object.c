@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "bindings/object/plan_object.h"
 #include "bindings/object/reasons.h"
 #include "bindings/script/library.h"
 #include "sweep.h"

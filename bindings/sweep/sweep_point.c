@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "vm/lower/arena_layout.h"
 #include "vm/pipeline/schedule.h"
 
 /* Of a step and of an evaluation; NULL: the plan makes none. */

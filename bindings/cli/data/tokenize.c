@@ -8,7 +8,6 @@
 #include "tokenize.h"
 #include "bindings/chat/rows.h"
 #include "vm/base/terminal.h"
-#include "vm/io/io.h"
 #include "vm/io/token_file_write.h"
 #include "vm/text/tokenizer.h"
 #include "vm/base/plural.h"

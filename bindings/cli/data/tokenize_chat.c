@@ -3,7 +3,6 @@
 
 #include "bindings/chat/chat.h"
 #include "bindings/cli/chat_options.h"
-#include "bindings/plan_table/loaded_plan.h"
 #include "bindings/sandbox/lua_fields.h"
 #include "vm/base/terminal.h"
 #include "vm/base/plural.h"

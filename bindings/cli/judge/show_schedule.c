@@ -3,7 +3,6 @@
 #include "bindings/schedule/schedule_csv.h"
 #include "bindings/cli/cli.h"
 
-#include "vm/io/io.h"
 #include "vm/pipeline/schedule.h"
 #include "vm/base/plural.h"
 

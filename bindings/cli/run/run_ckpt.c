@@ -7,8 +7,6 @@
 
 #include "bindings/runs/resume.h"
 #include "bindings/cli/data/export_options.h"
-#include "bindings/object/format.h"
-#include "vm/base/plural.h"
 #include "vm/weights/snapshot.h"
 
 /* ---- messages ---- */

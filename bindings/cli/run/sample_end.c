@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include "bindings/model/special_ids.h"
-#include "vm/io/io.h"
 #include "vm/io/json_text.h"
 
 #define KEY "eos_token_id"

@@ -13,7 +13,6 @@
 #include <unistd.h>
 
 #include "bindings/cli/cli.h"
-#include "vm/comm/supervisor/net.h"
 
 enum { WORDS = 1024, LINE = 4096 };
 /* Seconds for the others to end by themselves after the first failure; then, after a
