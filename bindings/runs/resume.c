@@ -276,7 +276,10 @@ static bool is_room(const Ckpt *c, const RunFact *fact, int n, const char *what)
   return str_eq(what, "plan.moe.max_tokens_factor") && !drops;
 }
 
-bool resume_evaluates_alike(const Ckpt *c, const RunFact *fact, int n) {
+/* Whether the evaluations of the run measure what those of the checkpoint's run did, so
+ * that their losses may be compared: with the same data, as many of them, the same
+ * loss. */
+static bool evaluates_alike(const Ckpt *c, const RunFact *fact, int n) {
   for (int i = 0; i < c->m.nfact; i++) {
     const RunFact *was = &c->m.fact[i], *is = find(fact, n, was->what);
     if (!is || row_of(was->what)->evaluations == ALIKE) continue;
@@ -291,7 +294,7 @@ bool resume_evaluates_alike(const Ckpt *c, const RunFact *fact, int n) {
 BestEval resume_best(const Ckpt *c, const RunFact *fact, int n, char note[200]) {
   BestEval best = c->m.best;
   *note = 0;
-  if (!best.step || resume_evaluates_alike(c, fact, n)) return best;
+  if (!best.step || evaluates_alike(c, fact, n)) return best;
   snprintf(note, 200,
            "evaluations are not those of before: the best loss so far, %.4f after %lld "
            "step%s, is forgotten",

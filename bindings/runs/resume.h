@@ -13,10 +13,6 @@ weft_status resume_facts(Job *j, const JobFacts *f, const RunFact **out, int *n,
  * Differences that are allowed are a line each in `notes`. */
 weft_status resume_check(const Ckpt *c, const RunFact *fact, int n, Text *notes,
                          weft_error *e);
-/* Whether the evaluations of the run measure what those of the checkpoint's run did, so
- * that their losses may be compared: with the same data, as many of them, the same
- * loss. */
-bool resume_evaluates_alike(const Ckpt *c, const RunFact *fact, int n);
 /* The best evaluation so far, unless those of this run measure something else: by its
  * loss none of them would be the best, or each, and a run might stop at once. `note` says
  * then that it is forgotten; else it is empty. */

@@ -3,11 +3,12 @@
  * row is one. */
 #include <jansson.h>
 #include <stdlib.h>
-#include <strings.h>
 
 #include "tokenize.h"
 #include "bindings/chat/rows.h"
+#include "bindings/cli/chat_options.h"
 #include "vm/base/terminal.h"
+#include "vm/io/source.h"
 #include "vm/io/token_file_write.h"
 #include "vm/text/tokenizer.h"
 #include "vm/base/plural.h"
@@ -32,14 +33,6 @@ static weft_status add_document(Writer *w, const char *s, size_t n, weft_error *
 }
 
 /* ---- rows ---- */
-
-static bool is_named_rows(const char *path) {
-  static const char *const endings[] = {".jsonl", ".ndjson", ".json"};
-  const char *dot = strrchr(path, '.');
-  for (int i = 0; i < LEN(endings); i++)
-    if (dot && strcasecmp(dot, endings[i]) == 0) return true;
-  return false;
-}
 
 static weft_status add_row(Writer *w, const char *path, int line, const json_t *row,
                            weft_error *e) {
@@ -137,10 +130,9 @@ static weft_status refuse_chat_options(const Cli *cli, weft_error *e) {
 
 static weft_status check_options(const Cli *cli, weft_error *e) {
   TRY(refuse_chat_options(cli, e));
-  size_t n = cli->out ? strlen(cli->out) : 0;
   if (cli->narg < 2)
     return err_set(e, WEFT_EUSAGE, "tokenize needs a %s", cli->verb->needs);
-  if (n < 5 || strcmp(cli->out + n - 4, ".bin") != 0)
+  if (!ends_in(cli->out, ".bin"))
     return err_set(e, WEFT_EUSAGE, "tokenize needs --out NAME.bin");
   if (cli->format && !is_llmc(cli) && strcmp(cli->format, "megatron") != 0)
     return err_set(e, WEFT_EUSAGE, "--format is megatron or llmc, not %s", cli->format);

@@ -1,5 +1,4 @@
 /* machine_table.c - see machine_table.h. */
-#define _XOPEN_SOURCE 700
 #include "machine_table.h"
 
 #include <math.h>

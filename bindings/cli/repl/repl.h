@@ -24,10 +24,8 @@ typedef enum { EVAL_DONE, EVAL_INCOMPLETE, EVAL_FAILED } EvalResult;
 /* Runs a chunk; values of expressions are printed and the first one becomes `_`; errors
  * are printed. An incomplete chunk (EVAL_INCOMPLETE) is not run. */
 EvalResult repl_eval(Repl *r, const char *chunk, size_t n);
-/* Calls the function below `nargs` arguments like a chunk: errors are printed, Ctrl-C
- * ends it. The results stay on the stack. */
-bool repl_call(Repl *r, int nargs, int nresults);
-/* The same for function `name` of stdlib/prompt/FILE.lua; the arguments are on top. */
+/* Calls function `name` of stdlib/prompt/FILE.lua like a chunk, with the arguments on
+ * top: errors are printed, Ctrl-C ends it. The results stay on the stack. */
 bool repl_prompt(Repl *r, const char *file, const char *name, int nargs, int nresults);
 
 /* ---- repl_host.c ---- */

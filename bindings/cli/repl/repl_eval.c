@@ -85,7 +85,8 @@ static void show_error(Repl *r) {
 
 /* ---- calling ---- */
 
-bool repl_call(Repl *r, int nargs, int nresults) {
+/* Calls the function below `nargs` arguments, as repl_prompt does. */
+static bool call_chunk(Repl *r, int nargs, int nresults) {
   lua_State *L = r->L;
   int base = lua_gettop(L) - nargs;
   lua_pushlightuserdata(L, r);
@@ -108,7 +109,7 @@ bool repl_call(Repl *r, int nargs, int nresults) {
 bool repl_prompt(Repl *r, const char *file, const char *name, int nargs, int nresults) {
   if (!lua_checkstack(r->L, LUA_MINSTACK)) return false;
   insert_prompt(r->L, file, name, nargs);
-  return repl_call(r, nargs + 2, nresults);
+  return call_chunk(r, nargs + 2, nresults);
 }
 
 /* ---- chunks ---- */
@@ -159,7 +160,7 @@ EvalResult repl_eval(Repl *r, const char *chunk, size_t n) {
   if (result == EVAL_FAILED) show_error(r);
   if (result == EVAL_DONE) {
     double from = 1e3 * now_s();
-    bool good = repl_call(r, 0, LUA_MULTRET);
+    bool good = call_chunk(r, 0, LUA_MULTRET);
     double took = 1e3 * now_s() - from;
     if (good) {
       lua_pushlstring(L, chunk, n);
