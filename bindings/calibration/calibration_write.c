@@ -73,9 +73,5 @@ void calibration_text(const CostTable *t, Text *out) {
 weft_status calibration_write(const CostTable *t, const char *path, weft_error *e) {
   Text out = {0};
   calibration_text(t, &out);
-  FilePart part = {out.s, out.n};
-  weft_status st = out.oom ? err_set(e, WEFT_ENOMEM, "out of memory")
-                           : file_write(NULL, path, &part, 1, e);
-  text_free(&out);
-  return st;
+  return file_write_text(NULL, path, &out, e);
 }

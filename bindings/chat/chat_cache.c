@@ -113,10 +113,7 @@ static weft_status put_counts(const Dir *in, const ChatCounts *n, weft_error *e)
   json_str(&out, "top_text", n->top_text);
   if (n->modules) json_str(&out, "modules", n->modules);
   json_close(&out, '}');
-  weft_status st = t.oom ? err_set(e, WEFT_ENOMEM, "out of memory")
-                         : file_write(in, COUNTS, &(FilePart){t.s, t.n}, 1, e);
-  text_free(&t);
-  return st;
+  return file_write_text(in, COUNTS, &t, e);
 }
 
 static int64_t count_of(const json_t *v, const char *key) {

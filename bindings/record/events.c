@@ -145,13 +145,6 @@ static weft_status look_for_others(const Dir *folder, weft_error *e) {
                   "give --tensorboard another folder, or --append");
 }
 
-static weft_status write_all(const Events *ev, Text *t, weft_error *e) {
-  weft_status st = t->oom ? err_set(e, WEFT_ENOMEM, "out of memory")
-                          : file_add(&ev->file, t->s, t->n, e);
-  text_free(t);
-  return st;
-}
-
 weft_status events_ready(const char *folder, bool append, Events *out, weft_error *e) {
   TRY(dir_open(folder, 0755, &out->folder, e));
   if (!dir_writable(&out->folder))
@@ -169,7 +162,7 @@ weft_status events_open(Events *ev, const RunHead *h, weft_error *e) {
   TRY(file_extend(&ev->folder, name, 0644, true, &ev->file, e));
   Text t = {0};
   events_version(&t, now);
-  return write_all(ev, &t, e);
+  return file_add_text(&ev->file, &t, e);
 }
 
 weft_status events_record(Events *ev, const Record *r, weft_error *e) {
@@ -195,7 +188,7 @@ weft_status events_record(Events *ev, const Record *r, weft_error *e) {
   Text t = {0};
   for (int i = 0; i < LEN(scalar); i++)
     if (scalar[i].known) events_scalar(&t, now, s->step, scalar[i].tag, scalar[i].value);
-  return write_all(ev, &t, e);
+  return file_add_text(&ev->file, &t, e);
 }
 
 void events_close(Events *ev) {

@@ -27,10 +27,7 @@ weft_status log_open(const char *path, bool append, FileEnd *out, weft_error *e)
  * text. */
 static weft_status write_line(const FileEnd *to, Text *text, weft_error *e) {
   text_add(text, "\n");
-  weft_status st = text->oom ? err_set(e, WEFT_ENOMEM, "out of memory")
-                             : file_add(to, text->s, text->n, e);
-  text_free(text);
-  return st;
+  return file_add_text(to, text, e);
 }
 
 static void add_resumed(Json *out, const RunHead *h) {

@@ -78,7 +78,10 @@ typedef struct FilePart {
 } FilePart;
 weft_status file_write(const Dir *in, const char *name, const FilePart *part, int n,
                        weft_error *e);
-/* The same with a file mode; `only_new`: the name must not exist, then or at the end. */
+/* The same with a text, which is freed. */
+weft_status file_write_text(const Dir *in, const char *name, Text *t, weft_error *e);
+/* file_write with a file mode; `only_new`: the name must not exist, then or at the end.
+ */
 weft_status file_write_as(const Dir *in, const char *name, const FilePart *part, int n,
                           unsigned mode, bool only_new, weft_error *e);
 /* Removes a file that was finished, because one that belongs to it was not. */
@@ -101,6 +104,7 @@ weft_status file_extend(const Dir *in, const char *name, unsigned mode, bool onl
 void file_mode(const FileEnd *f, unsigned mode);
 /* One write, so that lines of several writers do not mix. */
 weft_status file_add(const FileEnd *f, const void *data, size_t n, weft_error *e);
+weft_status file_add_text(const FileEnd *f, Text *t, weft_error *e); /* and frees it */
 /* The last byte; 0 if there is none. */
 char file_last(const FileEnd *f);
 void file_end(FileEnd *f); /* closes */

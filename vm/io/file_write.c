@@ -243,6 +243,13 @@ weft_status file_write(const Dir *in, const char *name, const FilePart *part, in
   return put_parts(&f, part, n, e);
 }
 
+weft_status file_write_text(const Dir *in, const char *name, Text *t, weft_error *e) {
+  weft_status st = t->oom ? err_set(e, WEFT_ENOMEM, "out of memory")
+                          : file_write(in, name, &(FilePart){t->s, t->n}, 1, e);
+  text_free(t);
+  return st;
+}
+
 weft_status file_write_as(const Dir *in, const char *name, const FilePart *part, int n,
                           unsigned mode, bool only_new, weft_error *e) {
   FileOut f;
@@ -302,6 +309,13 @@ weft_status file_extend(const Dir *in, const char *name, unsigned mode, bool onl
 weft_status file_add(const FileEnd *f, const void *data, size_t n, weft_error *e) {
   if (put(f->fd, data, n, true, 0)) return WEFT_OK;
   return err_file(e, WEFT_EFILE, f->path, 0, "cannot be written: %s", strerror(errno));
+}
+
+weft_status file_add_text(const FileEnd *f, Text *t, weft_error *e) {
+  weft_status st =
+      t->oom ? err_set(e, WEFT_ENOMEM, "out of memory") : file_add(f, t->s, t->n, e);
+  text_free(t);
+  return st;
 }
 
 void file_mode(const FileEnd *f, unsigned mode) {

@@ -137,9 +137,5 @@ void schedule_json(const ScheduleView *v, Json *out) {
 weft_status schedule_picture(const ScheduleView *v, const char *path, weft_error *e) {
   Text out = {0};
   timeline_svg(&v->step, &v->timeline, false, &out);
-  FilePart part = {out.s, out.n};
-  weft_status st = out.oom ? err_set(e, WEFT_ENOMEM, "out of memory")
-                           : file_write(NULL, path, &part, 1, e);
-  text_free(&out);
-  return st;
+  return file_write_text(NULL, path, &out, e);
 }

@@ -17,19 +17,10 @@ typedef struct Simulated {
   Compared compared;
 } Simulated;
 
-/* Takes the text. */
-static weft_status write_text(Text *out, const char *path, weft_error *e) {
-  FilePart part = {out->s, out->n};
-  weft_status st = out->oom ? err_set(e, WEFT_ENOMEM, "out of memory")
-                            : file_write(NULL, path, &part, 1, e);
-  text_free(out);
-  return st;
-}
-
 static weft_status write_trace(const Job *j, const char *path, weft_error *e) {
   Text out = {0};
   weft_status st = sim_trace(j->compiled, &j->plan, j->costs, j->arena, &out, e);
-  if (st == WEFT_OK) return write_text(&out, path, e);
+  if (st == WEFT_OK) return file_write_text(NULL, path, &out, e);
   text_free(&out);
   return st;
 }
@@ -40,7 +31,7 @@ static weft_status write_picture(const Job *j, const char *path, weft_error *e) 
   Timeline t;
   TRY(sim_timeline(j->compiled, &j->plan, j->costs, j->arena, &s, &t, e));
   timeline_svg(&s, &t, false, &out);
-  return write_text(&out, path, e);
+  return file_write_text(NULL, path, &out, e);
 }
 
 static weft_status compare(Simulated *s, const char *path) {

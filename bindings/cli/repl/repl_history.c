@@ -89,9 +89,7 @@ weft_status history_append(Arena *a, const char *path, const char *entry, weft_e
   file_mode(&file, 0600);
   Text line = {0};
   encode(entry, &line);
-  st = line.oom ? err_set(e, WEFT_ENOMEM, "out of memory")
-                : file_add(&file, line.s, line.n, e);
-  text_free(&line);
+  st = file_add_text(&file, &line, e);
   file_end(&file);
   return st;
 }
