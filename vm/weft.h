@@ -286,7 +286,8 @@ WEFT_API weft_status weft_run_step(weft_run *run, int64_t step, weft_step *out,
 /* The same with tokens of the host: arrays of weft_plan_sequences x weft_plan_tokens, `n`
  * elements each. labels[i] is the token that should follow tokens[i], -100: none; where
  * the plan has packed.size, also -101: none, and tokens[i] is the last of its document.
- */
+ * A plan with train.epochs has as many steps as its own data give: they are opened here,
+ * by every process, and WEFT_EUSAGE if they cannot be read. */
 WEFT_API weft_status weft_run_step_tokens(weft_run *run, const int32_t *tokens,
                                           const int32_t *labels, size_t n, int64_t step,
                                           weft_step *out, weft_error *err);

@@ -101,9 +101,9 @@ static const char *which(const weft_run *r, const Ckpt *from) {
 /* What a checkpoint of this run says of it, which goes on from `from`, or from none. */
 static weft_status gather_facts(weft_run *r, JobFacts *f, const Ckpt *from,
                                 weft_error *e) {
-  Job j = job_of(r);
   bool fed = r->own_tokens || was_fed(from);
-  if (!fed && !r->s.data) TRY(api_run_data(r, e));
+  TRY(fed || r->s.data ? api_run_length(r, e) : api_run_data(r, e));
+  Job j = job_of(r); /* with the steps of its epochs */
   if (j.plan.eval_every && !r->s.val) TRY(open_val(r, e));
   weft_status st = r->s.weights ? WEFT_OK : job_weights(&j, &r->alloc, &r->s.weights, e);
   *f = (JobFacts){.arena = r->kept,
@@ -114,6 +114,7 @@ static weft_status gather_facts(weft_run *r, JobFacts *f, const Ckpt *from,
                   .resumed = which(r, from)};
   if (st == WEFT_OK) st = job_facts(&j, f, e);
   if (st == WEFT_OK) st = resume_facts(&j, f, &r->fact, &r->nfact, e);
+  r->told_own = fed;
   return run_agree(r->s.run, st, e);
 }
 
@@ -159,6 +160,16 @@ static weft_status open_saver(KeepCall *c, weft_error *e) {
   return saver_open(r->s.run, &o, &r->saver, e);
 }
 
+/* The host has begun to give the tokens since the last save: nobody may go on from here
+ * with samples of the plan's data. */
+static weft_status tell_own(KeepCall *c, weft_error *e) {
+  weft_run *r = c->r;
+  JobFacts f;
+  TRY(gather_facts(r, &f, r->from, e));
+  saver_facts(r->saver, r->fact, r->nfact);
+  return WEFT_OK;
+}
+
 static weft_status has_folder(const weft_run *r, const char *what, weft_error *err) {
   if (r->plan->job.plan.checkpoint.dir) return WEFT_OK;
   return err_set(err, WEFT_EUSAGE, "%s needs a plan with checkpoint = { dir = ... }",
@@ -177,7 +188,10 @@ weft_status weft_run_save(weft_run *r, int64_t step, weft_error *err) {
                    "got %lld",
                    (long long)step);
   clear_notes(r);
-  if (!r->saver) TRY(keep_call(r, open_saver, NULL, err));
+  if (!r->saver)
+    TRY(keep_call(r, open_saver, NULL, err));
+  else if (r->own_tokens != r->told_own)
+    TRY(keep_call(r, tell_own, NULL, err));
   return saver_now(r->saver, step, &r->s.best, err);
 }
 

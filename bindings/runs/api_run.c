@@ -76,6 +76,13 @@ weft_status api_run_data(weft_run *r, weft_error *e) {
   return st;
 }
 
+/* How long a run of epochs is, its data say: the learning rate of a step and the last
+ * checkpoint go by it, whoever gives the tokens. */
+weft_status api_run_length(weft_run *r, weft_error *e) {
+  if (!(r->plan->job.plan.epochs > 0) || r->s.data) return WEFT_OK;
+  return api_run_data(r, e);
+}
+
 /* Checkpoints have the text of the plan as it was; a file that is gone is told of by the
  * first of them. */
 static void keep_text(weft_run *r) {
@@ -252,9 +259,8 @@ weft_status weft_run_steps(weft_run *r, int64_t *out, weft_error *err) {
   TRY(need(r, "the run", err));
   TRY(need(out, "the output argument for the number of steps", err));
   *out = 0;
-  const Plan *p = &r->plan->job.plan;
-  if (p->epochs > 0 && !r->s.data) TRY(api_run_data(r, err));
-  *out = p->steps;
+  TRY(api_run_length(r, err));
+  *out = r->plan->job.plan.steps;
   return WEFT_OK;
 }
 
@@ -296,6 +302,21 @@ static weft_status check_labels(const weft_run *r, const int32_t *id, size_t n,
   return WEFT_OK;
 }
 
+/* A host's tokens have no end that epochs could be counted by. */
+static weft_status length_of_own(weft_run *r, weft_error *err) {
+  weft_error why = NO_ERROR;
+  weft_status st = api_run_length(r, &why);
+  if (st == WEFT_OK) return WEFT_OK;
+  if (st != WEFT_EFILE) {
+    if (err) *err = why;
+    return st;
+  }
+  return err_set(err, WEFT_EUSAGE,
+                 "train.epochs are of the plan's data, which cannot be read: give "
+                 "train.steps for tokens of your own (%s: %s)",
+                 why.file, why.text);
+}
+
 weft_status weft_run_step_tokens(weft_run *r, const int32_t *tokens,
                                  const int32_t *labels, size_t n, int64_t step,
                                  weft_step *out, weft_error *err) {
@@ -312,6 +333,7 @@ weft_status weft_run_step_tokens(weft_run *r, const int32_t *tokens,
                    "host's tokens have none of: say reference = \"copy\"");
   TRY(check_tokens(r, tokens, n, err));
   TRY(check_labels(r, labels, n, err));
+  TRY(length_of_own(r, err));
   r->own_tokens = true;
   begin_step(r, step);
   weft_status st = run_step_tokens(r->s.run, tokens, labels, step, &result, err);

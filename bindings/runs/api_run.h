@@ -25,6 +25,7 @@ struct weft_run {
   ExportFolder weights; /* beside checkpoints, if the plan wants it */
   const RunFact *fact;  /* of the checkpoints of this run */
   int nfact;
+  bool told_own; /* they say that the tokens were the host's */
   char *plan_text;
   size_t plan_bytes;
   Text notes; /* warnings of the last call */
@@ -32,6 +33,8 @@ struct weft_run {
 
 /* Opens the plan's data, which were not open. */
 weft_status api_run_data(weft_run *r, weft_error *e);
+/* Opens them where the plan has epochs: only then are its steps known. */
+weft_status api_run_length(weft_run *r, weft_error *e);
 /* Fills parameters and states from where the session says. */
 weft_status api_run_fill(weft_run *r, weft_error *e);
 /* WEFT_EUSAGE while they are whatever was in memory. */

@@ -117,6 +117,14 @@ def test_a_plan_and_its_programs(small):
     assert "closed" in repr(plan)
     plan.close()
 
+    falls = {"optimizer.lr": "weft.cosine { max = 1e-2, min = 0, warmup = 1 }"}
+    with weft.load(small, set=falls) as plan:
+        rates = []
+        for given in ((), ([1] * 64, [2] * 64)):
+            with plan.changed([]) as fresh, fresh.open(threads=1) as run:
+                run.init()
+                rates.append(run.step(3, *given).lr)
+        assert rates[0] == rates[1] < 1e-2
 
 def test_a_step_on_the_clock(plans, small):
     with weft.load(plans / "llama3_8b.lua") as plan:

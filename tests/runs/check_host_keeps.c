@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "tests/harness/comma.h"
 #include "tests/harness/process.h"
@@ -237,6 +238,54 @@ START_TEST(a_fed_run_goes_on) {
 }
 END_TEST
 
+/* Its first save may come before its first tokens: the next one tells of them. */
+START_TEST(a_run_is_fed_after_its_first_save) {
+  int32_t ids[4 * 8] = {0};
+  int64_t next = -1;
+  weft_step s;
+  put_plan();
+  open_run(NULL);
+  fine(weft_run_init(run, &err));
+  fine(weft_run_save(run, 0, &err));
+  fine(weft_run_step_tokens(run, ids, ids, LEN(ids), 0, &s, &err));
+  fine(weft_run_save(run, 1, &err));
+  end_run();
+  Outcome o = process_run(50, "$weft run plan.lua --resume auto --threads 1");
+  ck_assert_msg(o.code == 2 && strstr(o.err, "would go on with other samples") != NULL,
+                "%d: %s%s", o.code, o.out, o.err);
+  open_run(NULL);
+  fine(weft_run_resume(run, NULL, &next, &err));
+  ck_assert_int_eq(next, 1);
+  fine(weft_run_step_tokens(run, ids, ids, LEN(ids), 1, &s, &err));
+  fine(weft_run_save(run, 2, &err));
+}
+END_TEST
+
+/* Epochs are of the plan's data, whoever gives the tokens: they say which learning rate a
+ * step has. */
+START_TEST(epochs_of_a_fed_run) {
+  const char *set[] = {"train={ epochs = 3, seed = 7, eval_every = 2, eval_batches = 2 }",
+                       "optimizer.lr=weft.cosine { max = 1e-2, min = 0, warmup = 2 }",
+                       NULL};
+  int32_t ids[4 * 8] = {0};
+  weft_step fed, own;
+  put_plan();
+  for (int i = 0; i < 2; i++) {
+    open_run(set);
+    fine(weft_run_init(run, &err));
+    fine(i ? weft_run_step(run, 99, &own, &err)
+           : weft_run_step_tokens(run, ids, ids, LEN(ids), 99, &fed, &err));
+  }
+  ck_assert_double_gt(fed.lr, 1e-4); /* of more than 100 steps */
+  ck_assert_double_eq(fed.lr, own.lr);
+  ck_assert_int_eq(unlink(scratch_path("a.txt")), 0);
+  open_run(set);
+  fine(weft_run_init(run, &err));
+  refused(weft_run_step_tokens(run, ids, ids, LEN(ids), 0, &fed, &err), WEFT_EUSAGE,
+          "give train.steps for tokens of your own");
+}
+END_TEST
+
 /* What begins anew is another run, whose checkpoints do not take the place of the first
  * one's; files that were being written like others that are closed are forgotten, too. */
 START_TEST(beginning_anew_is_another_run) {
@@ -401,6 +450,8 @@ Suite *host_keeps_suite(void) {
   tcase_add_test(t, checkpoints_of_others_stay);
   tcase_add_test(t, the_newest_whole_one_is_taken);
   tcase_add_test(t, a_fed_run_goes_on);
+  tcase_add_test(t, a_run_is_fed_after_its_first_save);
+  tcase_add_test(t, epochs_of_a_fed_run);
   tcase_add_loop_test(t, beginning_anew_is_another_run, 0, 2);
   tcase_add_loop_test(t, a_plan_is_compiled_again, 0, 2);
   tcase_add_test(t, the_best_evaluation_stays);

@@ -304,6 +304,10 @@ weft_status saver_now(Saver *s, int64_t next, const BestEval *best, weft_error *
                  (long long)next, s->why);
 }
 
+void saver_facts(Saver *s, const RunFact *fact, int n) {
+  s->m.fact = fact, s->m.nfact = n;
+}
+
 const StopFlag *saver_stop(const Saver *s) { return &s->stop; }
 
 weft_status saver_lost(const Saver *s, weft_error *e) {

@@ -46,6 +46,8 @@ const StopFlag *saver_stop(const Saver *s);
 /* Saves now, by all processes, and waits until it is written. `best`: the best evaluation
  * so far. WEFT_EFILE, on all processes, if it was not; earlier ones stay. */
 weft_status saver_now(Saver *s, int64_t next, const BestEval *best, weft_error *e);
+/* Other facts for the checkpoints from here on; no save may be in progress. */
+void saver_facts(Saver *s, const RunFact *fact, int n);
 /* Waits for a save in progress. */
 weft_status saver_finish(Saver *s, weft_error *e);
 /* After saver_finish: WEFT_ERUN with the reason if the last save failed, on all
