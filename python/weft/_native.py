@@ -6,6 +6,7 @@ the place of those in the package; without any of these, those of the system are
 from __future__ import annotations
 
 import array
+import atexit
 import ctypes
 import ctypes.util
 import json
@@ -14,6 +15,7 @@ import os
 import shutil
 import signal
 import threading
+import weakref
 from ctypes import POINTER, byref, c_char, c_char_p, c_double, c_int, c_int32, c_int64
 from ctypes import c_size_t, c_uint64, c_void_p
 from pathlib import Path
@@ -345,6 +347,15 @@ def call(function: Callable[..., int], *arguments: Any) -> None:
         raise fail(status, error)
 
 
+_all: "weakref.WeakSet[Interruptible]" = weakref.WeakSet()
+
+
+@atexit.register
+def _end_calls() -> None:
+    for long in list(_all):
+        long.end()
+
+
 class Interruptible:
     """Long calls, which run in a thread of their own so that Ctrl-C can end them: Python
     handles signals only between its own instructions. `flag` is the stop flag of weft.h.
@@ -355,12 +366,21 @@ class Interruptible:
 
     def __init__(self) -> None:
         self.flag = c_int(0)
+        self._work: Optional[_Work] = None
+        self._inside, self._ended, self._process = threading.Lock(), False, os.getpid()
+        _all.add(self)
+
+    @property
+    def busy(self) -> bool:
+        """Whether a thread of its own is in a call. Seen by the thread that waits for it, in a
+        handler of a signal."""
+        return self._work is not None and not self._work.over
 
     def call(self, function: Callable[..., int], *arguments: Any) -> Tuple[int, Error]:
         error = Error()
         self.flag.value = 0  # a signal may have come as the last call ended
         if threading.current_thread() is not threading.main_thread():
-            return function(*arguments, byref(error)), error
+            return self._aside(function, *arguments, byref(error)), error
         work = _Work(function, (*arguments, byref(error)))
         noted: List[int] = []
 
@@ -369,11 +389,11 @@ class Interruptible:
             noted[:] = [number]
 
         raised: Optional[BaseException] = None
-        noting = _takes_interrupts(note)
-        try:
+        try:  # already here: the handler of another signal may raise between any two lines
+            _takes_interrupts(note)
             raised = self._run(work)
         finally:
-            if noting:
+            if signal.getsignal(signal.SIGINT) is note:
                 signal.signal(signal.SIGINT, signal.default_int_handler)
         self.flag.value = 0
         if raised is not None:
@@ -384,6 +404,24 @@ class Interruptible:
             raise work.failure[0]
         return work.status[0], error
 
+    def _aside(self, function: Callable[..., int], *arguments: Any) -> int:
+        """A call of another thread than the first, which the end of the process ends."""
+        status = 0
+        if not self._ended:
+            with self._inside:
+                status = function(*arguments)
+        if self._ended:
+            raise SystemExit  # of this thread alone, which says nothing of it
+        return status
+
+    def end(self, patience: float = 10) -> None:
+        """Ends the call of another thread, before the libraries whose kernels it runs end what
+        they have. None begins after it."""
+        if self._process == os.getpid():  # a fork has none of these threads
+            self._ended = True
+            self.flag.value = 1
+            self._inside.acquire(timeout=patience)
+
     def _run(self, work: "_Work") -> Optional[BaseException]:
         """Until it is done; what handlers of other signals raise meanwhile stops it."""
         raised: Optional[BaseException] = None
@@ -391,28 +429,47 @@ class Interruptible:
         while not work.over:
             try:
                 if not asked:
-                    asked = True
+                    asked, self._work = True, work
                     threading.Thread(target=work.run, daemon=True).start()
                 work.done.acquire()
             except BaseException as e:
                 raised = raised or e
                 self.flag.value = 1
-                if work.take():
-                    break  # its thread has not begun, and now finds that it is too late
+                if work.take():  # its thread has not begun, and now finds that it is too late
+                    work.over = True
         return raised
 
 
-def _takes_interrupts(handler: Callable[[int, Any], None]) -> bool:
+def _takes_interrupts(handler: Callable[[int, Any], None]) -> None:
     """Has Ctrl-C call the handler, which raises nothing, in the place of KeyboardInterrupt,
     which can come between any two instructions, those of an except clause too. A handler of
     the caller's own stays."""
-    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
-        return False
-    try:
-        signal.signal(signal.SIGINT, handler)
-    except ValueError:  # of another interpreter than the first
-        return False
-    return True
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        try:
+            signal.signal(signal.SIGINT, handler)
+        except ValueError:
+            pass  # of another interpreter than the first
+
+
+class Exclusive:
+    """The lock of a plan and its runs, of one thread at a time. That thread may enter again,
+    but not out of a handler of a signal while its call is under way: the handle is then that
+    of the thread of the call."""
+
+    def __init__(self, long: Interruptible) -> None:
+        self._lock, self._long = threading.RLock(), long
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+        if self._long.busy:
+            self._lock.release()
+            raise UsageError(
+                "a call of this plan is under way: in a handler of a signal, note that it came, "
+                "and save or close after the step"
+            )
+
+    def __exit__(self, *why: object) -> None:
+        self._lock.release()
 
 
 class _Work:

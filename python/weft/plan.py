@@ -10,11 +10,11 @@ import ctypes
 import difflib
 import json
 import os
-import threading
+import sys
 import warnings
 import weakref
 from dataclasses import dataclass
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
 
 from . import _native
 from .errors import Diagnostic, UsageError
@@ -167,13 +167,14 @@ class _Owned:
         if value is not None:
             self.free_plan(value)
 
-    def __del__(self) -> None:
-        self.free()
+    def __del__(self, ends: Callable[[], bool] = sys.is_finalizing) -> None:
+        if not ends():  # else ranks may be in a step, and memory goes with the process
+            self.free()
 
 
-def _close_run(close: Any, handle: Optional[int], plan: _Owned, process: int) -> None:
+def _close_run(close: Any, handle: ctypes.c_void_p, plan: _Owned, process: int) -> None:
     if os.getpid() == process:  # a fork has none of the threads that this waits for
-        close(handle)  # `plan` is kept until here
+        close(handle.value)  # `plan` is kept until here
 
 
 class Plan:
@@ -195,9 +196,9 @@ class Plan:
         memory_limit: int = 0,
     ) -> None:
         self._lib = _native.loaded()
-        self._lock = threading.RLock()
-        self._runs: "weakref.WeakSet[Run]" = weakref.WeakSet()
         self._long = _native.Interruptible()
+        self._lock = _native.Exclusive(self._long)
+        self._runs: "weakref.WeakSet[Run]" = weakref.WeakSet()
         self.path = os.fspath(path)
         encoded = _native.encoded(self.path, "the path of the plan")
         folders, world = _native.paths(data, "data"), _native.integer(world, "world")
@@ -445,20 +446,25 @@ class Run:
             stop=ctypes.pointer(self._long.flag),
         )
         handle = ctypes.c_void_p()
+        self._process, self._handle = os.getpid(), None  # type: int, Optional[int]
+        self._end = weakref.finalize(
+            self, _close_run, self._lib.weft_run_close, handle, plan._owned, self._process
+        )
+        # At the end of the process another thread may be in a step, which closing would wait
+        # for; threads and memory go with the process.
+        self._end.atexit = False
         with self._lock:
-            _native.call(
-                self._lib.weft_run_open, plan._open(), options, ctypes.byref(handle)
-            )
-            self._handle: Optional[int] = handle.value
-            self._process = os.getpid()
-            self._end = weakref.finalize(
-                self, _close_run, self._lib.weft_run_close, handle.value, plan._owned,
-                self._process,
-            )
-            # At the end of the process another thread may be in a step, which closing would
-            # wait for; threads and memory go with the process.
-            self._end.atexit = False
-            plan._runs.add(self)
+            try:
+                status, error = self._long.call(
+                    self._lib.weft_run_open, plan._open(), options, ctypes.byref(handle)
+                )
+                if status:
+                    raise _native.fail(status, error)
+                self._handle = handle.value
+                plan._runs.add(self)
+            except BaseException:  # Ctrl-C, too, of a run that is open by then
+                self._end()
+                raise
         self._tell_notes()
 
     def close(self) -> None:

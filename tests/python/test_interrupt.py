@@ -89,6 +89,49 @@ def test_a_thread_that_cannot_start(monkeypatch):
     assert long.flag.value == 0
 
 
+class Late:
+    """A library that is interrupted when it has opened a run."""
+
+    def __init__(self, library):
+        self.real, self.opened, self.closed = library, 0, 0
+
+    def __getattr__(self, name):
+        return getattr(self.real, name)
+
+    def weft_run_open(self, *arguments):
+        status = self.real.weft_run_open(*arguments)
+        self.opened += 1
+        signal.pthread_kill(MAIN, signal.SIGINT)
+        time.sleep(0.05)
+        return status
+
+    def weft_run_close(self, handle):
+        self.closed += 1
+        self.real.weft_run_close(handle)
+
+
+def test_ctrl_c_leaves_no_open_run(small, monkeypatch):
+    late = Late(weft._native.loaded())
+    monkeypatch.setattr(weft._native, "_loaded", late)
+    with weft.load(small) as plan:
+        with pytest.raises(KeyboardInterrupt):
+            plan.open(threads=1)
+        assert (late.opened, late.closed) == (1, 1)
+    assert late.closed == 1
+
+
+def test_a_handler_that_raises_leaves_ctrl_c_as_it_was(monkeypatch):
+    """Also where it comes before the call has begun."""
+    def takes(handler, real=weft._native._takes_interrupts):
+        real(handler)
+        raise Alarm
+
+    monkeypatch.setattr(weft._native, "_takes_interrupts", takes)
+    with pytest.raises(Alarm):
+        Interruptible().call(lambda error: 0)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
 def _state(plan, steps, interrupt=None):
     """Parameters and moments after so many steps, or when the signal comes."""
     with plan.open(threads=1) as run:

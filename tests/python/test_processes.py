@@ -12,25 +12,26 @@ PACKAGE = str(Path(weft.__file__).resolve().parents[1])
 OPENED = """
 import os, sys, threading
 import weft
-plan = weft.load(sys.argv[1], define={"steps": 1000000})
+plan = weft.load(sys.argv[1], define={"steps": 1000000}, set=sys.argv[2:])
 run = plan.open(threads=1)
 run.init()
 run.step(0)
 """
 
 
-def _ends(small, code):
+def _ends(small, code, *fields):
     """What it prints; it must end by itself, in order."""
     paths = [PACKAGE, *filter(None, [os.environ.get("PYTHONPATH")])]
     ended = subprocess.run(
-        [sys.executable, "-c", OPENED + code, str(small)], capture_output=True, text=True,
+        [sys.executable, "-c", OPENED + code, str(small), *fields], capture_output=True, text=True,
         timeout=60, env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
     )
     assert ended.returncode == 0, ended.stderr
     return ended.stdout
 
 
-def test_a_process_ends_in_the_middle_of_a_step(small):
+@pytest.mark.parametrize("attempt", range(4))
+def test_a_process_ends_in_the_middle_of_a_step(small, attempt):
     code = """
 begun = threading.Event()
 def train():
@@ -40,7 +41,41 @@ threading.Thread(target=train, daemon=True).start()
 begun.wait()
 print("ends", flush=True)
 """
-    assert _ends(small, code) == "ends\n"
+    long = ("batch.global=16", "batch.seq=64")  # so that the end falls into a step
+    assert _ends(small, code, *long) == "ends\n"
+
+
+def test_a_handler_in_the_middle_of_a_step(small):
+    """It is told that a call is under way, whatever it calls; what it raises ends the step."""
+    code = """
+import signal, time
+calls = [lambda: run.save(1), lambda: run.get("model.norm.weight"), lambda: run.step(2),
+         lambda: plan.name, run.close, plan.close]
+def handler(number, frame):
+    for i, call in enumerate(calls):
+        try:
+            call()
+            print("call", i, "went on", flush=True)
+        except weft.UsageError as e:
+            print("told", "note that it came" in str(e), flush=True)
+    if asked == 2:
+        run.save(1)
+signal.signal(signal.SIGUSR1, handler)
+for asked in (1, 2):
+    main = threading.main_thread().ident
+    threading.Timer(0.05, signal.pthread_kill, (main, signal.SIGUSR1)).start()
+    try:
+        run.step(asked)
+        print("step", asked, flush=True)
+    except weft.UsageError:
+        print("not saved", flush=True)
+run.save(1)
+run.close()
+plan.close()
+"""
+    long = ("batch.global=32", "batch.seq=64", f"checkpoint={{ dir = '{small.parent}/saved' }}")
+    told = "told True\n" * 6
+    assert _ends(small, code, *long) == told + "step 1\n" + told + "not saved\n"
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
