@@ -7,9 +7,27 @@
 #include <unistd.h>
 
 #include "vm/base/json.h"
+#include "vm/io/json_text.h"
 
-/* A file has the log of one run unless --append is given. A run that was killed may have
- * left an incomplete line at the end. */
+/* The beginning of a line of a log, which stays without its end. */
+static bool is_half(const Text *line) {
+  weft_error none = NO_ERROR;
+  json_t *whole = *line->s == '{' ? json_text("", "", line->s, line->n, &none) : NULL;
+  json_decref(whole);
+  return *line->s == '{' && !whole;
+}
+
+weft_status log_mend(const FileEnd *to, weft_error *e) {
+  enum { MOST = 1 << 20 }; /* no line of a log is as long */
+  Text tail = {0};
+  if (file_last(to) == '\n') return WEFT_OK;
+  bool half = file_tail(to, MOST, &tail) && is_half(&tail);
+  size_t n = tail.n;
+  text_free(&tail);
+  return half ? file_cut(to, n, e) : file_add(to, "\n", 1, e);
+}
+
+/* A file has the log of one run unless --append is given. */
 weft_status log_open(const char *path, bool append, FileEnd *out, weft_error *e) {
   TRY(file_extend(NULL, path, 0644, false, out, e));
   weft_status st = WEFT_OK;
@@ -17,8 +35,7 @@ weft_status log_open(const char *path, bool append, FileEnd *out, weft_error *e)
     st = err_file(e, WEFT_EUSAGE, path, 0,
                   "exists and is not empty; give --log another name, or --append to "
                   "add this run to it");
-  if (st == WEFT_OK && !out->empty && file_last(out) != '\n')
-    st = file_add(out, "\n", 1, e);
+  if (st == WEFT_OK && !out->empty) st = log_mend(out, e);
   if (st != WEFT_OK) file_end(out);
   return st;
 }

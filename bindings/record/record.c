@@ -132,17 +132,20 @@ weft_status record_begin(Recorder *rec, uint64_t memory, weft_error *e) {
   rec->flops = model_flops(j->compiled);
   rec->peak = device_peak(&j->plan, j->compiled);
   if (rec->o.events) TRY(events_open(&rec->events, &rec->head, e));
-  return rec->log.fd < 0 ? WEFT_OK : log_head(&rec->log, &rec->head, e);
+  if (rec->log.fd < 0) return WEFT_OK;
+  weft_status st = log_head(&rec->log, &rec->head, e);
+  rec->begun = st == WEFT_OK;
+  return st;
 }
 
 /* ---- files that cannot be written any more ---- */
 
-/* Before a line that follows lost ones: ends what there is of the first of these, and
+/* Before a line that follows lost ones: cuts off what there is of the first of these, and
  * says how many they were. */
 static weft_status mend_log(Recorder *rec, weft_error *e) {
   char text[80];
   if (!rec->lost) return WEFT_OK;
-  if (file_last(&rec->log) != '\n') TRY(file_add(&rec->log, "\n", 1, e));
+  TRY(log_mend(&rec->log, e));
   snprintf(text, sizeof text, "%lld line%s could not be written here",
            (long long)rec->lost, plural(rec->lost, "s"));
   TRY(log_note(&rec->log, &rec->head, "warning", text, e));
@@ -178,6 +181,19 @@ void record_note(Recorder *rec, const char *event, const char *text) {
   weft_status st = mend_log(rec, &why);
   if (st == WEFT_OK) st = log_note(&rec->log, &rec->head, event, text, &why);
   count_lost(rec, st, &why);
+}
+
+void record_end(Recorder *rec, weft_status st, const weft_error *e) {
+  char text[1400] = "the run has ended in order", line[32] = "";
+  if (!rec->begun) return;
+  if (st != WEFT_OK && e->line) snprintf(line, sizeof line, ":%d", e->line);
+  if (st != WEFT_OK)
+    snprintf(text, sizeof text, "%s%s%s%s", e->file, line, *e->file ? ": " : "", e->text);
+  record_note(rec,
+              st == WEFT_OK      ? "done"
+              : st == WEFT_EINTR ? "interrupted"
+                                 : "failed",
+              text);
 }
 
 void record_close(Recorder *rec) {

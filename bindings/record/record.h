@@ -62,8 +62,12 @@ int64_t sources_last(const SourceSums *sums, SourceLoss out[SOURCES_MOST]);
 
 /* ---- log.c ---- One JSON object per line, each with the id of its run. */
 weft_status log_open(const char *path, bool append, FileEnd *out, weft_error *e);
+/* So that the next line begins one: cuts off what a run that was killed, or a full disk,
+ * has left of the last line, and ends a last line that is none of a log. */
+weft_status log_mend(const FileEnd *to, weft_error *e);
 weft_status log_head(const FileEnd *to, const RunHead *h, weft_error *e);
-/* `event`: "warning", "stopped". */
+/* `event`: "warning", "stopped", and how the run has ended: "done", "interrupted",
+ * "failed". */
 weft_status log_note(const FileEnd *to, const RunHead *h, const char *event,
                      const char *text, weft_error *e);
 weft_status log_record(const FileEnd *to, const RunHead *h, const Record *r,
@@ -102,6 +106,7 @@ typedef struct Recorder {
   RunHead head;
   Events events;
   FileEnd log;  /* closed: no log */
+  bool begun;   /* it has the head of this run */
   int64_t lost; /* lines of it since the last one that could be written */
   bool unread;  /* the standard output takes no more lines */
   double flops, peak;
@@ -124,6 +129,9 @@ weft_status record_begin(Recorder *rec, uint64_t memory, weft_error *e);
 void record_step(Recorder *rec, const StepResult *r);
 /* Writes a text to the log, as in log_note. */
 void record_note(Recorder *rec, const char *event, const char *text);
+/* The last line of the log of a run that has begun: how it has ended, and for an error
+ * its text. */
+void record_end(Recorder *rec, weft_status st, const weft_error *e);
 /* Clears the progress line, before something else is printed. */
 void record_clear(Recorder *rec);
 void record_close(Recorder *rec);

@@ -158,6 +158,9 @@ def _metrics(line: Dict[str, Any]) -> Dict[str, float]:
     return out
 
 
+_ENDS = ("done", "stopped", "interrupted", "failed")  # events behind which no step comes
+
+
 def _parse(path: str, number: int, line: bytes) -> Dict[str, Any]:
     try:
         value = json.loads(line)
@@ -175,13 +178,13 @@ def read_log(path: Path, *, wait: bool = False, poll: float = 0.5,
     """The lines of a log as dicts.
 
     With ``wait`` it goes on with what is written later, looking every ``poll`` seconds, until
-    the run has ended: its last step is done, or it was stopped. ``timeout`` ends it, too, after
-    so many seconds without a line. A line that is not finished yet is waited for; a last one
-    that stays so is left out, as a run that was killed leaves it. Raises :class:`LogError` for a
-    line that is none of a log."""
+    the run has ended: its last step is done, or it was stopped, interrupted or has failed.
+    ``timeout`` ends it, too, after so many seconds without a line. A line that is not finished
+    yet is waited for; a last one that stays so is left out, as a run that was killed leaves it.
+    Raises :class:`LogError` for a line that is none of a log."""
     name = os.fspath(path)
     number, rest, quiet, last = 0, b"", 0.0, None  # type: int, bytes, float, Optional[int]
-    ended = False
+    ended, half = False, b""
     while wait and not os.path.exists(name):
         if timeout is not None and quiet >= timeout:
             raise FileError(f"{name}: is not there after {timeout:g} seconds")
@@ -195,16 +198,20 @@ def read_log(path: Path, *, wait: bool = False, poll: float = 0.5,
         while True:
             chunk = file.read(1 << 16)
             if not chunk:
+                quiet = quiet if rest == half else 0.0
+                half = rest
+                if file.seekable():  # a run that goes on cuts off what a killed one has left
+                    file.seek(-len(rest), os.SEEK_CUR)
+                    rest = b""
                 if not wait or ended or (timeout is not None and quiet >= timeout):
                     return
                 time.sleep(poll)
                 quiet += poll
                 continue
-            quiet = 0.0
             lines = (rest + chunk).split(b"\n")
             rest = lines.pop()
             for text in lines:
-                number += 1
+                number, quiet = number + 1, 0.0
                 if not text:
                     continue
                 line = _parse(name, number, text)
@@ -213,7 +220,7 @@ def read_log(path: Path, *, wait: bool = False, poll: float = 0.5,
                     # One that is resumed at its end has no step left.
                     last, began = line.get("steps"), (line.get("resumed") or {}).get("step", 0)
                     ended = last is not None and began >= last > 0
-                elif event == "stopped" or (last and line.get("step") == last - 1):
+                elif event in _ENDS or (last and line.get("step") == last - 1):
                     ended = True
                 yield line
 

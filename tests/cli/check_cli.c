@@ -406,6 +406,7 @@ END_TEST
 
 /* So many lines begin runs, so many are steps. */
 static void check_log(const char *log, int runs, int steps) {
+  int ran = runs, done = 0;
   char *text;
   size_t n;
   ck_assert_int_eq(file_read(NULL, log, FILE_OWN_MAX, &text, &n, &scratch_error),
@@ -414,17 +415,18 @@ static void check_log(const char *log, int runs, int steps) {
     json_t *j = json_loads(line, 0, NULL);
     ck_assert(j != NULL);
     check_sorted(j, "log");
-    bool start = json_object_get(j, "event") != NULL;
-    ck_assert_int_eq(json_object_size(j), start ? 16 : 10);
-    ck_assert(json_object_get(j, start ? "run" : "loss") != NULL);
-    if (start)
-      runs--;
-    else
-      steps--;
+    const char *event = json_string_value(json_object_get(j, "event"));
+    bool start = event && strcmp(event, "start") == 0;
+    ck_assert_int_eq(json_object_size(j), start ? 16 : event ? 3 : 10);
+    ck_assert(json_object_get(j, event ? "run" : "loss") != NULL);
+    runs -= start;
+    steps -= !event;
+    done += event && strcmp(event, "done") == 0;
     json_decref(j);
   }
   ck_assert_int_eq(runs, 0);
   ck_assert_int_eq(steps, 0);
+  ck_assert_int_eq(done, ran);
   mem_free(NULL, text, n + 1);
 }
 

@@ -3,6 +3,7 @@ stood in for by modules that note how they are called."""
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -66,6 +67,49 @@ def test_a_run_that_was_killed(tmp_path):
         f.write('{"run": "r1", "step"')
     assert weft.follow(log, lambda i, m: None, wait=False) == 1
     assert weft.follow(log, lambda i, m: None, poll=0.01, timeout=0.05) == 1
+
+
+def test_a_killed_run_that_goes_on(tmp_path):
+    """weft run --append cuts off the half line, which may have been read by then."""
+    log, got = tmp_path / "run.jsonl", []
+    write(log, HEADER, step(0))
+    whole = log.stat().st_size
+    with open(log, "a") as f:
+        f.write('{"run": "r1", "step": 1, "loss"')
+
+    def goes_on():
+        os.truncate(log, whole)
+        write(log, {**HEADER, "run": "r2"}, step(1), step(2))
+
+    writer = threading.Timer(0.2, goes_on)
+    writer.start()
+    assert weft.follow(log, lambda i, m: got.append(i), poll=0.01, timeout=20) == 3
+    writer.join()
+    assert got == [0, 1, 2]
+
+
+@pytest.mark.parametrize("how", ["interrupted", "failed"])
+def test_a_run_that_does_not_reach_its_end(tmp_path, small, how):
+    log, program = tmp_path / "run.jsonl", os.environ.get("WEFT_PROGRAM", "weft")
+    more = ["optimizer.lr=1000", "optimizer.weight_decay=1"] if how == "failed" else []
+    with subprocess.Popen([program, "run", "-q", str(small), "-D", "steps=1000000", *more,
+                           "--log", str(log)], stderr=subprocess.PIPE, text=True) as run:
+        lines = []
+        for line in weft.read_log(log, wait=True, poll=0.01, timeout=60):
+            if how == "interrupted" and line.get("step") == 3:
+                run.send_signal(signal.SIGINT)
+            lines.append(line)
+        said = run.stderr.read()
+    assert run.returncode == (130 if how == "interrupted" else 1)
+    assert lines[-1]["event"] == how and lines[-1]["text"] in said
+    begun = time.monotonic()
+    assert weft.follow(log, lambda i, m: None) == sum("step" in line for line in lines)
+    assert time.monotonic() - begun < 5
+
+
+def test_a_run_without_steps(tmp_path):
+    write(tmp_path / "log", {**HEADER, "steps": 0}, {"run": "r1", "event": "done", "text": ""})
+    assert weft.follow(tmp_path / "log", lambda i, m: None, poll=0.01) == 0
 
 
 def test_streams_and_warnings(tmp_path):

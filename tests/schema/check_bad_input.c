@@ -256,15 +256,21 @@ END_TEST
 
 /* ---- logs ---- */
 
-/* Every line of the log is a whole object; returns how many steps there are. */
-static int lines_of(const char *path) {
+/* Every line of the log is a whole object, and the last one tells how the run has ended
+ * (NULL: none does); returns how many steps there are. */
+static int lines_of(const char *path, const char *event) {
   int n = 0;
-  for (const char *s = scratch_log(path), *end; *s; s = end + 1, n++) {
+  const char *s = scratch_log(path), *end;
+  for (bool over = false; *s; s = end + 1) {
     end = strchr(s, '\n');
     ck_assert_msg(end != NULL, "half a line: %s", s);
     json_t *line = json_loadb(s, (size_t)(end - s), 0, NULL);
-    ck_assert_msg(json_is_object(line), "%s", s);
-    ck_assert_int_eq(json_integer_value(json_object_get(line, "step")), n);
+    ck_assert_msg(json_is_object(line) && !over, "%s", s);
+    const char *is = json_string_value(json_object_get(line, "event"));
+    over = is != NULL;
+    ck_assert_msg(!over || (event && strcmp(is, event) == 0 && !end[1]), "%s", s);
+    ck_assert_msg(over || json_integer_value(json_object_get(line, "step")) == n++, "%s",
+                  s);
     json_decref(line);
   }
   return n;
@@ -300,7 +306,7 @@ START_TEST(data_is_checked) {
   expect_of_field(text ? "run data.lua -D kind=text -D file=a.txt --log log"
                        : "run data.lua -D kind=tokens -D file=a.bin --log log",
                   data[_i].err, " (plan.data, data.lua:11)\n");
-  lines_of(scratch_path("log"));
+  lines_of(scratch_path("log"), NULL);
 }
 END_TEST
 
@@ -406,7 +412,8 @@ START_TEST(weights_are_checked) {
   json_decref(w.header);
   expect(
       &(Case){"run hf.lua -D model=model --log log", weights[_i].code, weights[_i].err});
-  ck_assert_str_eq(scratch_log(scratch_path("log")), "");
+  const char *end = weights[_i].code == 1 ? "failed" : NULL; /* else it has not begun */
+  ck_assert_int_eq(lines_of(scratch_path("log"), end), 0);
   /* What the header says is found without a run. */
   if (weights[_i].code == 2)
     expect(&(Case){"check hf.lua -D model=model", 2, weights[_i].err});
@@ -481,7 +488,7 @@ START_TEST(a_loss_that_explodes) {
   Outcome o = process_run(
       SECONDS, "$weft run base.lua --set optimizer.lr=1000 --steps 20 --log log");
   ck_assert_int_eq(o.code, 1);
-  int n = lines_of(scratch_path("log"));
+  int n = lines_of(scratch_path("log"), "failed");
   const char *at = strstr(o.err, "weft: step ");
   ck_assert_msg(at && atoi(at + 11) == n, "%d lines, %s", n, o.err);
   ck_assert_msg(strstr(at, " is nan; first seen on rank "), "%s", o.err);
@@ -497,7 +504,7 @@ START_TEST(an_interrupt_ends_the_run) {
   Outcome o = process_end(&p);
   ck_assert_int_eq(o.code, 130);
   ck_assert_msg(strncmp(o.err, "weft: interrupted ", 18) == 0, "%s", o.err);
-  ck_assert_int_ge(lines_of(log), 20);
+  ck_assert_int_ge(lines_of(log, "interrupted"), 20);
 }
 END_TEST
 
@@ -507,7 +514,7 @@ START_TEST(a_kill_leaves_whole_lines) {
   ck_assert(process_wait_for(&p, log, "\"step\":20,"));
   ck_assert_int_eq(kill(p.pid, SIGKILL), 0);
   ck_assert_int_eq(process_end(&p).code, 128 + SIGKILL);
-  ck_assert_int_ge(lines_of(log), 20);
+  ck_assert_int_ge(lines_of(log, NULL), 20);
 }
 END_TEST
 

@@ -331,6 +331,26 @@ char file_last(const FileEnd *f) {
   return sized && pread(f->fd, &last, 1, st.st_size - 1) == 1 ? last : 0;
 }
 
+bool file_tail(const FileEnd *f, size_t most, Text *out) {
+  struct stat st;
+  if (fstat(f->fd, &st) != 0 || !S_ISREG(st.st_mode)) return false;
+  size_t room = (size_t)MIN((uint64_t)st.st_size, (uint64_t)most), n = 0;
+  char *s = mem_new(NULL, room + 1);
+  if (s && pread(f->fd, s, room, st.st_size - (off_t)room) == (ssize_t)room)
+    while (n < room && s[room - n - 1] != '\n') n++;
+  bool whole = n > 0 && (n < room || room == (size_t)st.st_size);
+  if (whole) text_addn(out, s + room - n, n);
+  mem_free(NULL, s, room + 1);
+  return whole && !out->oom;
+}
+
+weft_status file_cut(const FileEnd *f, size_t n, weft_error *e) {
+  struct stat st;
+  if (fstat(f->fd, &st) == 0 && ftruncate(f->fd, st.st_size - (off_t)n) == 0)
+    return WEFT_OK;
+  return err_file(e, WEFT_EFILE, f->path, 0, "cannot be written: %s", strerror(errno));
+}
+
 void file_end(FileEnd *f) {
   if (f->fd >= 0) close(f->fd);
   free(f->path);

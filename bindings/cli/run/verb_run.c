@@ -296,6 +296,7 @@ int verb_run(Cli *cli, Arena *arena) {
   bool in_order =
       t.ckpt.signal || t.ckpt.lost; /* all ranks know, and end with the same code */
   if (st != WEFT_OK && !in_order) run_fails(t.session.run, &t.job.e);
+  record_end(&t.record, st, &t.job.e);
   t.ranks.reported_elsewhere |= t.ckpt.lost;
   code = t.first ? job_end(&t.job, cli, st, json_result, &t)
                  : processes_end_other(&t.ranks, st);
