@@ -70,7 +70,7 @@ WEFT_API const char *weft_version(void);
  * resizes, `fn(ud, p, old, 0)` frees and returns NULL. Must be thread-safe if runs are
  * opened: every rank is a thread. A NULL fn stands for the C library's allocator. The
  * libraries below weft (jansson, MPI, matrix products) have memory of their own; texts of
- * files and views, while a call makes them, have the C library's. */
+ * files and views, while a call makes them, and checkpoints have the C library's. */
 typedef struct weft_alloc {
   void *(*fn)(void *ud, void *p, size_t old_size, size_t new_size);
   void *ud;
@@ -145,9 +145,9 @@ WEFT_API weft_status weft_plan_load(const weft_plan_options *options, const char
 WEFT_API void weft_plan_free(weft_plan *plan);
 
 /* Everything that is wrong (or doubtful) with the plan, found so far: by loading, and by
- * the last weft_plan_compile. As lines of text, "" if there is nothing to say, or as one
- * JSON object, that of `weft check --json` with a null result. The text is valid until
- * the next call with this plan; NULL: out of memory, or no plan. */
+ * the last weft_plan_compile or weft_plan_check. As lines of text, "" if there is nothing
+ * to say, or as one JSON object, that of `weft check --json` with a null result. The text
+ * is valid until the next call with this plan; NULL: out of memory, or no plan. */
 WEFT_API const char *weft_plan_report(weft_plan *plan);
 WEFT_API const char *weft_plan_report_json(weft_plan *plan);
 
@@ -157,6 +157,13 @@ WEFT_API const char *weft_plan_report_json(weft_plan *plan);
  * then tell of that one, runs that are open go on as they are, memory is only given back
  * with the plan. */
 WEFT_API weft_status weft_plan_compile(weft_plan *plan, int world, weft_error *err);
+
+/* Of a compiled plan, what is else only seen when it runs: whether its data, data.val,
+ * tokenizer and weights can be read and fit it. The reports then have what `weft check`
+ * says, also its warnings. What the plan makes of conversations is written to its cache.
+ * WEFT_EPLAN, WEFT_EFILE: something does not fit, or is missing; the plan stays compiled.
+ */
+WEFT_API weft_status weft_plan_check(weft_plan *plan, weft_error *err);
 
 /* Of a plan that was loaded without an error, else NULL or 0. */
 WEFT_API const char *weft_plan_name(const weft_plan *plan);

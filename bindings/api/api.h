@@ -13,11 +13,12 @@ struct weft_plan {
   LangOptions opt; /* copies of the caller's, in the arena */
   const char *path;
   Job job;
-  bool from_value;  /* made from a table, not a file */
-  bool loaded;      /* loading has found no error */
-  bool spent;       /* memory ran out: only reports and weft_plan_free may be called */
-  Diags after_load; /* diagnostics of loading; each compile starts from a copy */
-  Diags *warnings;  /* made by api_plan_warnings; NULL: not yet */
+  bool from_value;     /* made from a table, not a file */
+  bool loaded;         /* loading has found no error */
+  bool spent;          /* memory ran out: only reports and weft_plan_free may be called */
+  Diags after_load;    /* diagnostics of loading; each compile starts from a copy */
+  Diags after_compile; /* the same of compiling; each check starts from a copy */
+  Diags *warnings;     /* made by api_plan_warnings; NULL: not yet */
   struct weft_mesh mesh;
   Text text; /* returned by the last query */
 };

@@ -186,6 +186,15 @@ const char *weft_plan_report_json(weft_plan *p) {
 
 /* ---- compiling ---- */
 
+static const Compiled *compiled(const weft_plan *p) { return p ? p->job.compiled : NULL; }
+
+static weft_status need_compiled(const weft_plan *p, weft_error *err) {
+  err_clear(err);
+  TRY(need(p, "the plan", err));
+  if (compiled(p)) return WEFT_OK;
+  return err_set(err, WEFT_EUSAGE, "the plan is not compiled: call weft_plan_compile");
+}
+
 static weft_status compile_plan(PlanCall *c) {
   weft_plan *p = c->plan;
   Job *j = &p->job;
@@ -195,7 +204,9 @@ static weft_status compile_plan(PlanCall *c) {
   TRY(job_mesh(j, c->world));
   p->mesh.mesh = j->mesh;
   TRY(job_compile(j));
-  return job_expect(j, NULL);
+  TRY(job_expect(j, NULL));
+  copy_diags(p->arena, &j->d, &p->after_compile);
+  return WEFT_OK;
 }
 
 weft_status weft_plan_compile(weft_plan *p, int world, weft_error *err) {
@@ -236,16 +247,23 @@ weft_status api_plan_warnings(weft_plan *p, const Diags **out, weft_error *err) 
   return st;
 }
 
-/* ---- queries ---- */
-
-static const Compiled *compiled(const weft_plan *p) { return p ? p->job.compiled : NULL; }
-
-static weft_status need_compiled(const weft_plan *p, weft_error *err) {
-  err_clear(err);
-  TRY(need(p, "the plan", err));
-  if (compiled(p)) return WEFT_OK;
-  return err_set(err, WEFT_EUSAGE, "the plan is not compiled: call weft_plan_compile");
+static weft_status check_plan(PlanCall *c) {
+  weft_plan *p = c->plan;
+  copy_diags(p->arena, &p->after_compile, &p->job.d);
+  job_sizing(&p->job);
+  lang_locate(p->job.lp, &p->job.d);
+  return job_check_files(&p->job);
 }
+
+weft_status weft_plan_check(weft_plan *p, weft_error *err) {
+  IN_C_LOCALE;
+  TRY(need_compiled(p, err));
+  if (p->spent)
+    return err_set(err, WEFT_ENOMEM, "the plan ran out of memory in an earlier call");
+  return call(&(PlanCall){.plan = p, .fn = check_plan}, err);
+}
+
+/* ---- queries ---- */
 
 const char *weft_plan_name(const weft_plan *p) {
   return p && p->loaded ? p->job.plan.name : NULL;

@@ -134,6 +134,7 @@ _FUNCTIONS: List[Tuple[str, Any, List[Any]]] = [
     ("weft_plan_free", None, [c_void_p]),
     ("weft_plan_report_json", c_char_p, [c_void_p]),
     ("weft_plan_compile", c_int, [c_void_p, c_int, _ERROR]),
+    ("weft_plan_check", c_int, [c_void_p, _ERROR]),
     ("weft_plan_name", c_char_p, [c_void_p]),
     ("weft_plan_steps", c_int64, [c_void_p]),
     ("weft_plan_sequences", c_int64, [c_void_p]),

@@ -225,14 +225,25 @@ class Plan:
             status, error = self._long.call(
                 self._lib.weft_plan_compile, handle.value, ctypes.c_int(world)
             )
-        report = self._lib.weft_plan_report_json(handle.value) if handle.value else None
-        if status:
-            failure = _native.fail(status, error, report)
+        self.diagnostics: List[Diagnostic] = []
+        try:
+            self._tell(status, error)
+        except _native.WeftError:
             self.close()
-            raise failure
-        self.diagnostics: List[Diagnostic] = [
-            Diagnostic.of_json(d) for d in json.loads(report or b'{"diagnostics": []}')["diagnostics"]
-        ]
+            raise
+
+    def _tell(self, status: int, error: _native.Error) -> None:
+        """Takes the report over, or raises what it says."""
+        handle = self._owned.handle.value
+        report = self._lib.weft_plan_report_json(handle) if handle else None
+        if status:
+            raise _native.fail(status, error, report)
+        found = json.loads(report or b'{"diagnostics": []}')["diagnostics"]
+        self.diagnostics = [Diagnostic.of_json(d) for d in found]
+
+    def _check_files(self) -> None:
+        with self._lock:
+            self._tell(*self._long.call(self._lib.weft_plan_check, self._open()))
 
     def close(self) -> None:
         """Frees the plan, and closes its runs first."""
@@ -618,11 +629,13 @@ def load(path: Path, **options: Any) -> Plan:
 
 
 def check(path: Path, **options: Any) -> Check:
-    """Checks and compiles a plan, and proves that its ranks cannot block each other.
+    """Checks and compiles a plan, proves that its ranks cannot block each other, and looks whether
+    its data and weights can be read and fit.
 
     Takes what :class:`Plan` takes. Raises :class:`PlanError`, whose ``diagnostics`` are all that
-    is wrong; :class:`FileError` if the file cannot be read."""
+    is wrong; :class:`FileError` if a file cannot be read."""
     with Plan(path, **options) as plan:
+        plan._check_files()
         return Check(
             name=plan.name, world=plan.world, mesh=plan.mesh, parameters=plan.parameters,
             microbatches=plan.microbatches, memory_bytes=plan.peak_bytes, memory=plan.memory(),

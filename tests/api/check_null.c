@@ -81,6 +81,7 @@ FUNCTION(weft_plan_free) { weft_plan_free(NULL); }
 FUNCTION(weft_plan_report) { IS(weft_plan_report(NULL), NULL); }
 FUNCTION(weft_plan_report_json) { IS(weft_plan_report_json(NULL), NULL); }
 FUNCTION(weft_plan_compile) { REFUSED(weft_plan_compile(NULL, 0, e)); }
+FUNCTION(weft_plan_check) { REFUSED(weft_plan_check(NULL, e)); }
 FUNCTION(weft_plan_name) { IS(weft_plan_name(NULL), NULL); }
 FUNCTION(weft_plan_steps) { IS(weft_plan_steps(NULL), 0); }
 FUNCTION(weft_run_steps) {
@@ -204,28 +205,21 @@ static const struct {
   const char *name;
   void (*call)(void);
 } rows[] = {
-    ROW(weft_exit_code),        ROW(weft_version),
-    ROW(weft_mesh_new),         ROW(weft_mesh_free),
-    ROW(weft_mesh_world),       ROW(weft_mesh_size),
-    ROW(weft_mesh_coord),       ROW(weft_mesh_group),
-    ROW(weft_plan_load),        ROW(weft_plan_free),
-    ROW(weft_plan_report),      ROW(weft_plan_report_json),
-    ROW(weft_plan_compile),     ROW(weft_plan_name),
-    ROW(weft_plan_steps),       ROW(weft_run_steps),
-    ROW(weft_plan_sequences),   ROW(weft_plan_tokens),
-    ROW(weft_plan_mesh),        ROW(weft_plan_microbatches),
-    ROW(weft_plan_parameters),  ROW(weft_plan_memory),
-    ROW(weft_plan_param_count), ROW(weft_plan_param_at),
-    ROW(weft_plan_param),       ROW(weft_plan_proof),
-    ROW(weft_plan_program),     ROW(weft_plan_show),
-    ROW(weft_run_open),         ROW(weft_run_close),
-    ROW(weft_run_rank),         ROW(weft_run_init),
-    ROW(weft_run_load),         ROW(weft_run_step),
-    ROW(weft_run_step_tokens),  ROW(weft_run_get),
-    ROW(weft_run_set),          ROW(weft_verify),
-    ROW(weft_run_resume),       ROW(weft_run_save),
-    ROW(weft_run_export),       ROW(weft_run_notes),
-    ROW(weft_run_evaluate),     ROW(weft_run_count),
+    ROW(weft_exit_code),       ROW(weft_version),      ROW(weft_mesh_new),
+    ROW(weft_mesh_free),       ROW(weft_mesh_world),   ROW(weft_mesh_size),
+    ROW(weft_mesh_coord),      ROW(weft_mesh_group),   ROW(weft_plan_load),
+    ROW(weft_plan_free),       ROW(weft_plan_report),  ROW(weft_plan_report_json),
+    ROW(weft_plan_compile),    ROW(weft_plan_check),   ROW(weft_plan_name),
+    ROW(weft_plan_steps),      ROW(weft_run_steps),    ROW(weft_plan_sequences),
+    ROW(weft_plan_tokens),     ROW(weft_plan_mesh),    ROW(weft_plan_microbatches),
+    ROW(weft_plan_parameters), ROW(weft_plan_memory),  ROW(weft_plan_param_count),
+    ROW(weft_plan_param_at),   ROW(weft_plan_param),   ROW(weft_plan_proof),
+    ROW(weft_plan_program),    ROW(weft_plan_show),    ROW(weft_run_open),
+    ROW(weft_run_close),       ROW(weft_run_rank),     ROW(weft_run_init),
+    ROW(weft_run_load),        ROW(weft_run_step),     ROW(weft_run_step_tokens),
+    ROW(weft_run_get),         ROW(weft_run_set),      ROW(weft_verify),
+    ROW(weft_run_resume),      ROW(weft_run_save),     ROW(weft_run_export),
+    ROW(weft_run_notes),       ROW(weft_run_evaluate), ROW(weft_run_count),
 };
 
 static void setup(void) {

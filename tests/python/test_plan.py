@@ -50,6 +50,25 @@ def test_a_wrong_plan_raises_all_that_is_wrong(plans):
 
 
 def test_errors_by_kind(tmp_path, small):
+def test_check_reads_the_files(small, plans):
+    text = small.read_text()
+    small.write_text(text.replace("weft.synthetic {}", 'weft.text "none.txt"'))
+    with pytest.raises(weft.FileError, match="no file matches"):
+        weft.check(small)
+    weft.load(small).close()
+    (small.parent / "none.txt").write_text("0123456789" * 5)
+    program = os.environ.get("WEFT_PROGRAM", "weft")
+    for path in (small, plans / "gpt_7b_zero.lua", plans / "families.lua"):
+        out = subprocess.run([program, "check", "--json", str(path)], stdout=subprocess.PIPE, check=True)
+        want = [weft.Diagnostic.of_json(d) for d in json.loads(out.stdout)["diagnostics"]]
+        assert weft.check(path).diagnostics == want
+        assert want or path != small  # of samples that are seen more than once
+    with weft.load(small) as plan:
+        for _ in range(2):
+            plan._check_files()
+            assert plan.diagnostics == weft.check(small).diagnostics
+
+
     with pytest.raises(weft.FileError, match="no.lua"):
         weft.check(tmp_path / "no.lua")
     with pytest.raises(weft.UsageError, match="expected a dict"):
