@@ -58,7 +58,7 @@ def _script(plan: Path, over: Mapping[str, Sequence[Any]], options: Mapping[str,
         if isinstance(values, (str, bytes, Mapping)) or not isinstance(values, Iterable):
             raise UsageError(f"over[{name!r}] is {values!r}; a list of values is needed: [{values!r}]")
     axes = [lua(_axis(name, list(values)), "a grid") for name, values in over.items()]
-    fields = [f"plan = {lua(os.path.abspath(os.fspath(plan)))}",
+    fields = [f"plan = {lua(os.path.abspath(os.fsdecode(plan)))}",
               "over = weft.grid { " + ", ".join(axes) + " }"]
     fields += [f"{name} = {lua(v)}" for name, v in options.items() if v is not None]
     return 'local weft = require "weft"\nweft.sweep { ' + ", ".join(fields) + " }\n"
@@ -89,22 +89,27 @@ def _failure(code: int, out: bytes, err: bytes) -> WeftError:
 
 
 def _run(command: List[str], script: Optional[str]) -> Sweep:
-    child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                             stderr=subprocess.PIPE)
     given = script.encode() if script else b""
-    try:
-        out, err = child.communicate(given)
-    except KeyboardInterrupt:
-        # On a terminal the program got the same Ctrl-C, and gives the rows that are done.
-        out, err = child.communicate()
-        if child.returncode != 130:
+    pressed: Optional[KeyboardInterrupt] = None
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE) as child:
+        try:
+            try:
+                out, err = child.communicate(given)
+            except KeyboardInterrupt as e:
+                # The program has got the same Ctrl-C on a terminal, but not from kill or an
+                # editor. This signal asks again for what that one asks, and is no second one.
+                pressed = e
+                child.terminate()
+                out, err = child.communicate()
+        except BaseException:  # a second Ctrl-C, or what the handler of another signal raises
+            child.kill()
             raise
-    if child.returncode not in (0, 130):
-        raise _failure(child.returncode, out, err)
-    result: Dict[str, Any] = json.loads(out or b"{}").get("result") or {}
-    if not result:
-        raise _failure(child.returncode, out, err)
-    return Sweep(result["sweep"])
+    ended = child.returncode in (0, 130)
+    result: Dict[str, Any] = (json.loads(out or b"{}").get("result") if ended else None) or {}
+    if result:
+        return Sweep(result["sweep"])
+    raise pressed or _failure(child.returncode, out, err)
 
 
 def sweep(

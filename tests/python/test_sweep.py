@@ -1,6 +1,10 @@
 """weft.sweep: scripts, grids of Python, errors; rows as lists of dicts and in pandas."""
 
 import builtins
+import os
+import signal
+import threading
+import time
 from fractions import Fraction
 
 import pytest
@@ -97,6 +101,51 @@ def test_errors(tmp_path, small, plans):
         weft.sweep(tmp_path / "no.lua")
     with pytest.raises(weft.PlanError, match="made no sweep"):
         weft.sweep(plans / "quickstart.lua")
+
+
+class Alarm(Exception):
+    pass
+
+
+def _alarm(number, frame):
+    raise Alarm
+
+
+def _leaves_none():
+    with pytest.raises(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)
+
+
+LONG = {"batch.seq": range(16, 16 * 40000, 16), "mesh.tp": [1, 2]}
+
+
+def test_a_handler_that_raises_ends_the_program(small):
+    before = signal.signal(signal.SIGALRM, _alarm)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.5)
+        with pytest.raises(Alarm):
+            weft.sweep(small, over=LONG)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    _leaves_none()
+
+
+def test_ctrl_c_for_this_process_alone(small):
+    """As an editor sends it: the program hears of it, and its rows are kept."""
+    def interrupt(main=threading.main_thread().ident):
+        child, tasks = [], []
+        while len(tasks) < 2:  # its sweep has begun when it has more threads
+            time.sleep(0.05)
+            with open(f"/proc/self/task/{os.getpid()}/children") as f:
+                child = f.read().split()
+            tasks = os.listdir(f"/proc/{child[0]}/task") if child else []
+        time.sleep(0.5)
+        signal.pthread_kill(main, signal.SIGINT)
+
+    threading.Thread(target=interrupt, daemon=True).start()
+    rows = weft.sweep(small, over=LONG, threads=2)
+    assert rows.interrupted and rows.judged < rows.points
+    _leaves_none()
 
 
 def test_pandas(small):

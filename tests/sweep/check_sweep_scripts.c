@@ -560,9 +560,9 @@ START_TEST(resume) {
 }
 END_TEST
 
-/* Ctrl-C: what is done stands, the script goes on, and the exit code tells. A point that
- * was at work is no judgement. */
-static void interrupt_sweep(const char *plan) {
+/* Ctrl-C or SIGTERM: what is done stands, the script goes on, and the exit code tells. A
+ * point that was at work is no judgement. */
+static void interrupt_sweep(const char *plan, int signal) {
   const char *text = arena_printf(
       scratch_arena,
       SWEEP
@@ -577,7 +577,7 @@ static void interrupt_sweep(const char *plan) {
   unlink(scratch_path("i.jsonl"));
   Process p = process_start(60, "$weft sweep i.lua");
   ck_assert(process_wait_for(&p, scratch_path("i.jsonl"), "\"state\""));
-  kill(p.pid, SIGINT);
+  kill(p.pid, signal);
   Outcome o = process_end(&p);
   ck_assert_msg(o.code == 130, "exit %d\n%s%s", o.code, o.out, o.err);
   ck_assert_msg(strcmp(o.out, "rows\ttrue\ttrue\ttrue\t0\n") == 0, "%s: %s", plan, o.out);
@@ -585,10 +585,11 @@ static void interrupt_sweep(const char *plan) {
 }
 
 START_TEST(interrupt) {
-  interrupt_sweep("P");
-  interrupt_sweep("function(q) return p:with { ['mesh.tp'] = q.tp } end");
-  interrupt_sweep("function(q) local r = assert(p:with {}) return r end");
-  interrupt_sweep("function(q) for i = 1, 1e6 do end return P end");
+  interrupt_sweep("P", SIGINT);
+  interrupt_sweep("P", SIGTERM);
+  interrupt_sweep("function(q) return p:with { ['mesh.tp'] = q.tp } end", SIGINT);
+  interrupt_sweep("function(q) local r = assert(p:with {}) return r end", SIGINT);
+  interrupt_sweep("function(q) for i = 1, 1e6 do end return P end", SIGINT);
 }
 END_TEST
 

@@ -97,6 +97,7 @@ static int sweep_json(Cli *cli, Arena *arena) {
 }
 
 int verb_sweep(Cli *cli, Arena *arena) {
+  heed_ends(cli);
   if (cli->json) return sweep_json(cli, arena);
   bool swept = false;
   int code = run_alone(cli, &swept);
