@@ -4,6 +4,7 @@
 #include <ctype.h>
 
 #include "bindings/sandbox/sandbox.h"
+#include "vm/base/plural.h"
 #include "vm/sim/step_cost.h"
 
 const char *calibrations_differ(const CostTable *a, const CostTable *b, Arena *to) {
@@ -35,6 +36,18 @@ static void warn_of_age(Job *j, const CostTable *t, const DeviceKind *kind) {
   if (kind->way && kind->way(way, &none) == WEFT_OK && strcmp(way, t->way) != 0)
     diag_warn(&j->d, "calibration", "",
               "the calibration is of kernels by %s; here they are by %s", t->way, way);
+}
+
+/* Of ranks that share the cores of one machine, as a run of the plan would have them. */
+static void warn_of_threads(Job *j, const CostTable *t) {
+  int each = MAX(t->cores / MAX(j->mesh.world, 1), 1);
+  if (t->cores <= 0 || strcmp(t->comm, "local") != 0 || t->threads == each) return;
+  diag_warn(
+      &j->d, "calibration", "",
+      "the calibration is of ranks of %d thread%s; those of this plan have %d on its "
+      "%d core%s, unless weft run is told --threads %d",
+      t->threads, plural(t->threads, "s"), each, t->cores, plural(t->cores, "s"),
+      t->threads);
 }
 
 /* Whether a word of `name` is the first part of the GPU's name: "NVIDIA H100 80GB HBM3"
@@ -83,6 +96,7 @@ weft_status job_costs(Job *j, const char *path, Arena *a, weft_error *e) {
               "the calibration has no kernel in %s, the plan's compute type",
               dtype_name(j->plan.dtype));
   warn_of_age(j, t, kind);
+  warn_of_threads(j, t);
   j->device = kind;
   j->costs = t;
   return WEFT_OK;

@@ -1,5 +1,6 @@
 /* plan_sim.c - plan:sim(): a step of a compiled plan on the clock, as a table. */
 #include "plan_object.h"
+#include "reasons.h"
 #include "sim_figures.h"
 
 #include "bindings/calibration/job_costs.h"
@@ -123,6 +124,7 @@ typedef struct SimCall {
   SimStack stack;
   const char *calibration;
   SimFigures f;
+  Diags d; /* what the calibration does not fit */
   weft_status st;
   weft_error e;
 } SimCall;
@@ -136,6 +138,7 @@ static void sim_call(void *ud) {
     const Diag *g = &j.d.list.at[j.d.list.n - 1];
     err_file(&k->e, k->st, g->file ? g->file : k->calibration, g->line, "%s", g->summary);
   }
+  k->d = j.d;
   job_costs_machine(&j);
   if (k->st == WEFT_OK) k->st = sim_figures(&j, &k->stack, k->arena, &k->f, &k->e);
 }
@@ -179,5 +182,8 @@ int plan_sim(lua_State *L) {
   if (!arena_try(k.arena, sim_call, &k)) return luaL_error(L, "not enough memory");
   if (k.st != WEFT_OK) return plan_object_raise(L, plan_object_self(L), k.st, &k.e);
   sim_figures_push(L, &k.f);
+  if (!k.d.list.n) return 1;
+  reasons_list(L, &k.d);
+  lua_setfield(L, -2, "warnings");
   return 1;
 }

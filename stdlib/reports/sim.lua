@@ -104,5 +104,9 @@ return function(v, text)
       out[#out + 1] = format("  %-8s %s exposed in %s, pp rank %d", w.field, span(w.seconds), w.where, w.pp)
     end
   end
+  for i, w in ipairs(v.warnings or {}) do
+    if i == 1 then out[#out + 1] = "" end
+    out[#out + 1] = "warning: " .. w.message
+  end
   return table.concat(out, "\n")
 end

@@ -12,6 +12,12 @@
   "machine { device = 'cpu', way = 'w', name = 'm', version = '0', date = 'd',\n"        \
   "  threads = 1, cores = 2, f32 = 1e9, bf16 = 1e9, bandwidth = 1e9 }\n"
 
+#define OF_GPU(name)                                                                     \
+  "machine { device = 'cuda', way = '', name = '" name                                   \
+  "', comm = 'nccl', version = '0', "                                                    \
+  "date = '2026-01-01',\n threads = 1, cores = 0, f32 = 1e13, bf16 = 1e14, bandwidth = " \
+  "1e12 }\n"
+
 START_TEST(a_table_survives_its_file) {
   KernelRow kernel[] = {{.op = OP_linear,
                          .shape = "f32[2,3], f32[4,3] -> f32[2,4]",
@@ -151,6 +157,48 @@ START_TEST(a_table_without_rows_says_so) {
 }
 END_TEST
 
+/* A run of the plan has as many threads as there are cores for its ranks. */
+START_TEST(threads_of_another_run_are_told) {
+  static const char says[] =
+      "the calibration is of ranks of 1 thread; those of this plan "
+      "have 2 on its 2 cores, unless weft run is told --threads 1";
+  scratch_put("tiny.lua", tiny_plan, strlen(tiny_plan));
+  scratch_put("c.lua", MACHINE, strlen(MACHINE));
+  Outcome o = process_run(60, "$weft sim tiny.lua --calibration c.lua");
+  ck_assert_int_eq(o.code, 0);
+  has(o.err, says);
+  o = process_run(60, "$weft sim tiny.lua --calibration c.lua --set mesh.tp=2");
+  ck_assert_msg(o.code == 0 && !strstr(o.err, "ranks of 1 thread"), "%s", o.err);
+}
+END_TEST
+
+/* plan:sim() tells of what weft sim warns of. */
+START_TEST(scripts_are_warned) {
+  static const char script[] =
+      "local weft = require 'weft'\n"
+      "local plan = assert(weft.load 'tiny.lua')\n"
+      "local r = plan:sim { calibration = 'c.lua' }\n"
+      "for _, w in ipairs(r.warnings) do print(w.code, w.severity, w.message) end\n"
+      "print(r)\n";
+  scratch_put("tiny.lua", tiny_plan, strlen(tiny_plan));
+  scratch_put("c.lua", MACHINE, strlen(MACHINE));
+  scratch_put("s.lua", script, sizeof script - 1);
+  Outcome o = process_run(60, "$weft lua s.lua");
+  ck_assert_msg(o.code == 0, "%s", o.err);
+  has(o.out, "calibration\twarning\tthe calibration is of weft 0, this is ");
+  has(o.out, "\nwarning: the calibration is of weft 0, this is ");
+  static const char gpu[] = OF_GPU("NVIDIA A100-SXM4-80GB");
+  static const char of_gpu[] =
+      "local weft = require 'weft'\n"
+      "local plan = assert(weft.load('tiny.lua', { set = { cluster = 'h100-sxm' } }))\n"
+      "print(plan:sim().warnings, plan:sim { calibration = 'c.lua' }.warnings[1].path)\n";
+  scratch_put("c.lua", gpu, sizeof gpu - 1);
+  scratch_put("s.lua", of_gpu, sizeof of_gpu - 1);
+  o = process_run(60, "$weft lua s.lua");
+  ck_assert_msg(strcmp(o.out, "nil\tcluster\n") == 0, "%s%s", o.out, o.err);
+}
+END_TEST
+
 /* What lies between rows is in proportion to their rooflines, so all that these depend on
  * comes back: with the rows of a file the clock says what it says with those measured. */
 START_TEST(rooflines_survive_their_file) {
@@ -203,12 +251,6 @@ START_TEST(rooflines_survive_their_file) {
 }
 END_TEST
 
-#define OF_GPU(name)                                                                     \
-  "machine { device = 'cuda', way = '', name = '" name                                   \
-  "', comm = 'nccl', version = '0', "                                                    \
-  "date = '2026-01-01',\n threads = 1, cores = 0, f32 = 1e13, bf16 = 1e14, bandwidth = " \
-  "1e12 }\n"
-
 /* Measured times of another GPU than the plan's are not used; the GPU is named by
  * nvidia-smi, here one of ours. */
 START_TEST(a_calibration_of_another_gpu) {
@@ -243,6 +285,7 @@ Suite *calibration_suite(void) {
   const TTest *all[] = {
       a_table_survives_its_file,       wrong_files_are_refused_with_their_line,
       a_full_disk_leaves_the_old_file, a_table_without_rows_says_so,
+      threads_of_another_run_are_told, scripts_are_warned,
       rooflines_survive_their_file,    a_calibration_of_another_gpu};
   Suite *s = suite_create("calibration");
   TCase *c = tcase_create("files");
