@@ -2,6 +2,7 @@
 #include <check.h>
 
 #include "tests/harness/process.h"
+#include "vm/run/run_int.h"
 
 START_TEST(sixty_four_ranks) {
   Outcome o = process_run(60, "$weft run " WEFT_SOURCE_DIR "/tests/run/ranks_64.lua "
@@ -22,11 +23,29 @@ START_TEST(sixty_four_ranks_agree_with_one) {
 }
 END_TEST
 
+/* Threads of a process share the cores that it may use; processes may be bound to cores
+ * of their own. */
+START_TEST(cores_are_shared_out) {
+  static const struct {
+    int machine, process, ranks;
+    bool shared;
+    int threads;
+  } list[] = {{64, 4, 4, true, 1},  {8, 8, 4, true, 2},   {64, 64, 1, true, 64},
+              {2, 2, 64, true, 1},  {64, 8, 8, false, 8}, {64, 64, 8, false, 8},
+              {64, 1, 8, false, 1}, {2, 2, 8, false, 1}};
+  for (int i = 0; i < (int)(sizeof list / sizeof *list); i++)
+    ck_assert_int_eq(
+        threads_of_rank(list[i].machine, list[i].process, list[i].ranks, list[i].shared),
+        list[i].threads);
+}
+END_TEST
+
 Suite *many_ranks_suite(void) {
   Suite *s = suite_create("many_ranks");
   TCase *t = tcase_create("run");
   tcase_set_timeout(t, 900);
   tcase_add_checked_fixture(t, scratch_setup, scratch_teardown);
+  tcase_add_test(t, cores_are_shared_out);
   tcase_add_test(t, sixty_four_ranks);
   tcase_add_test(t, sixty_four_ranks_agree_with_one);
   suite_add_tcase(s, t);

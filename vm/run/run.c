@@ -46,14 +46,16 @@ static weft_status job_start(Worker *w, void *arg, weft_error *e) {
   return WEFT_OK;
 }
 
-/* The cores available to this process, divided by the ranks on this machine. */
-static int default_threads(int local_ranks) {
-  long online = sysconf(_SC_NPROCESSORS_ONLN);
-  int threads = MAX((int)online / MAX(local_ranks, 1), 1);
+int threads_of_rank(int machine, int process, int ranks, bool shared) {
+  ranks = MAX(ranks, 1);
+  return MAX(shared ? process / ranks : MIN(machine / ranks, process), 1);
+}
+
+int run_share_of_cores(int ranks, bool shared) {
+  int machine = (int)sysconf(_SC_NPROCESSORS_ONLN), process = machine;
   cpu_set_t set;
-  if (sched_getaffinity(0, sizeof set, &set) == 0)
-    threads = MIN(threads, MAX(CPU_COUNT(&set), 1));
-  return threads;
+  if (sched_getaffinity(0, sizeof set, &set) == 0) process = CPU_COUNT(&set);
+  return threads_of_rank(machine, process, ranks, shared);
 }
 
 /* GEMM libraries compute only part of a product, without an error, if OpenMP gives them
@@ -95,8 +97,9 @@ static weft_status open_world(Run *r, const RunOptions *o, weft_error *e) {
   device_before_others(r->c->device);
   TRY(run_start_workers(r, r->kind->processes ? 1 : r->c->mesh.world, e));
   TRY(run_all(r, job_start, NULL, false, e));
-  r->threads =
-      allowed_threads(o->threads > 0 ? o->threads : default_threads(r->world.node));
+  const World *here = &r->world;
+  int share = run_share_of_cores(here->node, here->here == here->node);
+  r->threads = allowed_threads(o->threads > 0 ? o->threads : share);
   TRY(consensus_at_start(r, o->fact, o->nfact, e));
   if (r->world.size > r->world.here) TRY(run_all(r, job_supervise, NULL, false, e));
   TRY(open_device(r, e));

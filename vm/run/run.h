@@ -34,6 +34,11 @@ typedef struct RunOptions {
                                NULL */
 } RunOptions;
 
+/* Cores for each of `ranks` ranks of this machine. `shared`: the cores that this process
+ * may use are those of all of them, as where they are threads of it; else a launcher may
+ * have bound each process to cores of its own. */
+int run_share_of_cores(int ranks, bool shared);
+
 /* The lowest validation loss of a run. */
 typedef struct BestEval {
   int64_t step; /* steps taken when it was measured; 0: there is none yet */

@@ -89,6 +89,10 @@ struct Run {
   weft_error verdict; /* and this is why */
 };
 
+/* Threads of each of `ranks` ranks of a machine with so many cores, of which this process
+ * may use some; see run_share_of_cores. */
+int threads_of_rank(int machine, int process, int ranks, bool shared);
+
 /* ---- run_jobs.c ---- */
 /* Starts the worker threads of n local ranks. */
 weft_status run_start_workers(Run *r, int n, weft_error *e);
