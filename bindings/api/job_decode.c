@@ -3,7 +3,7 @@
 #include "job.h"
 #include "bindings/model/model.h"
 
-#include "vm/rewrite/passes.h"
+#include "vm/rewrite/rewrite_passes.h"
 #include "vm/compile/compile.h"
 
 /* Keeps of the plan only the model, its precision, and how tp shards it. */

@@ -297,7 +297,7 @@ def floats(values: Any, what: str) -> "array.array[float]":
         pass  # it is no buffer
     try:
         return array.array("f", values)
-    except TypeError as e:
+    except (TypeError, ValueError, RuntimeError) as e:  # rows of rows, of lists or of tensors
         raise UsageError(
             f"{what} takes numbers, or a buffer of f32 in C order of any shape, as "
             f"numpy.ascontiguousarray(values, 'float32') makes one: {e}"

@@ -12,6 +12,12 @@ from .errors import UsageError
 __all__ = ["lua"]
 
 
+def _character(c: str) -> str:
+    """Of a text; what is no character of UTF-8 in a path is a byte of Lua."""
+    plain = " " <= c and c not in '"\\\x7f' and not "\udc80" <= c <= "\udcff"
+    return c if plain else "".join(f"\\{b:03d}" for b in c.encode("utf-8", "surrogateescape"))
+
+
 def lua(v: Any, of: str = "an option") -> str:
     """The literal of a value of Python; ``of`` says in the error what it is a value of."""
     if v is None:
@@ -25,11 +31,11 @@ def lua(v: Any, of: str = "an option") -> str:
             raise UsageError(f"a value of {of} is {v}")
         return repr(float(v))
     if isinstance(v, os.PathLike):
-        v = os.fspath(v)
+        v = os.fsdecode(v)
     if isinstance(v, str):
-        body = "".join(c if " " <= c != '"' and c != "\\" and c != "\x7f" else
-                       "".join(f"\\{b:03d}" for b in c.encode()) for c in v)
-        return f'"{body}"'
+        return '"' + "".join(_character(c) for c in v) + '"'
+    if isinstance(v, (bytes, bytearray, memoryview)):
+        raise UsageError(f"a value of {of} is {type(v).__name__}; give a str, or a list of numbers")
     if isinstance(v, Mapping):
         if None in v:
             raise UsageError(f"a value of {of} is a dict with the key None, which Lua does not have")

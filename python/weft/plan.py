@@ -28,8 +28,8 @@ Fields = Union[Mapping[str, Any], Sequence[str]]
 
 
 def _value(v: Any) -> str:
-    """A text is what ``--set`` takes; other values are those of Lua: ``None`` takes a field away."""
-    v = os.fspath(v) if isinstance(v, os.PathLike) else v
+    """A text is what ``--set`` takes; other values are those of Lua: ``None`` takes a field away,
+    and a path is a text that is never read as anything else."""
     return v if isinstance(v, str) else lua(v, "a field")
 
 

@@ -9,6 +9,7 @@ import os
 import pickle
 import subprocess
 import threading
+from pathlib import Path
 
 import pytest
 import weft
@@ -49,7 +50,6 @@ def test_a_wrong_plan_raises_all_that_is_wrong(plans):
     assert out.splitlines()[:-1] == str(e.value).splitlines()
 
 
-def test_errors_by_kind(tmp_path, small):
 def test_check_reads_the_files(small, plans):
     text = small.read_text()
     small.write_text(text.replace("weft.synthetic {}", 'weft.text "none.txt"'))
@@ -69,6 +69,7 @@ def test_check_reads_the_files(small, plans):
             assert plan.diagnostics == weft.check(small).diagnostics
 
 
+def test_errors_by_kind(tmp_path, small):
     with pytest.raises(weft.FileError, match="no.lua"):
         weft.check(tmp_path / "no.lua")
     with pytest.raises(weft.UsageError, match="expected a dict"):
@@ -98,6 +99,16 @@ def test_fields_are_values_of_python(small):
         weft.check(small, set={"mesh": {1}})
 
 
+def test_paths_are_no_expressions(small):
+    for name in ("2024/11", "nil", "10", "true"):
+        with weft.load(small, set={"checkpoint.dir": Path(name)}, define={"steps": 3}) as plan:
+            assert plan.changed({"name": Path(name)}).name == name
+    with pytest.raises(weft.UsageError, match="a value of a field is bytes; give a str"):
+        weft.load(small, set={"name": b"abc"})
+    rows = weft.sweep(os.fsencode(small), over={"mesh.tp": [1, 2]})
+    assert rows.legal == 2
+
+
 def test_epochs_say_how_long_a_run_is(small):
     (small.parent / "a.txt").write_text("0123456789" * 20)
     text = small.read_text().replace("weft.synthetic {}", 'weft.text "a.txt"')
@@ -106,6 +117,14 @@ def test_epochs_say_how_long_a_run_is(small):
         assert plan.steps == 0
         run.init()
         assert len(list(run.steps())) == 6  # 12 windows of 16, twice, by four
+    falls = {"optimizer.lr": "weft.cosine { max = 1e-2, min = 0, warmup = 1 }"}
+    with weft.load(small, set=falls) as plan:
+        rates = []
+        for given in ((), ([1] * 64, [2] * 64)):
+            with plan.changed([]) as fresh, fresh.open(threads=1) as run:
+                run.init()
+                rates.append(run.step(3, *given).lr)
+        assert rates[0] == rates[1] < 1e-2
 
 
 def test_a_plan_and_its_programs(small):
@@ -136,14 +155,6 @@ def test_a_plan_and_its_programs(small):
     assert "closed" in repr(plan)
     plan.close()
 
-    falls = {"optimizer.lr": "weft.cosine { max = 1e-2, min = 0, warmup = 1 }"}
-    with weft.load(small, set=falls) as plan:
-        rates = []
-        for given in ((), ([1] * 64, [2] * 64)):
-            with plan.changed([]) as fresh, fresh.open(threads=1) as run:
-                run.init()
-                rates.append(run.step(3, *given).lr)
-        assert rates[0] == rates[1] < 1e-2
 
 def test_a_step_on_the_clock(plans, small):
     with weft.load(plans / "llama3_8b.lua") as plan:
@@ -162,6 +173,13 @@ def test_a_step_on_the_clock(plans, small):
         plan.sim()
 
 
+class Row:
+    """As a row of a tensor of torch is."""
+
+    def __float__(self):
+        raise RuntimeError("a Tensor with 2 elements cannot be converted to Scalar")
+
+
 def test_a_run_trains(small):
     with weft.load(small) as plan, plan.open(threads=1) as run:
         run.init()
@@ -173,6 +191,8 @@ def test_a_run_trains(small):
         assert set(run.get("model.norm.weight")) == {2.0}
         with pytest.raises(weft.UsageError, match="values of type f"):
             run.set("model.norm.weight", [1.0])
+        with pytest.raises(weft.UsageError, match="takes numbers, or a buffer of f32"):
+            run.set("model.norm.weight", [Row()] * len(norm))
         with pytest.raises(weft.UsageError, match="no parameter"):
             run.get("head")
         with pytest.raises(weft.UsageError, match="none of param, grad"):

@@ -5,7 +5,7 @@
 
 #include "bindings/api/job.h"
 #include "tests/harness/plan_bits.h"
-#include "vm/rewrite/passes.h"
+#include "vm/rewrite/rewrite_passes.h"
 
 static Arena *arena;
 static void setup(void) { arena = arena_new(NULL); }

@@ -6,7 +6,7 @@
 #include "tests/harness/one_rank_pair.h"
 #include "vm/base/rng.h"
 #include "vm/rewrite/fold_layers.h"
-#include "vm/rewrite/passes.h"
+#include "vm/rewrite/rewrite_passes.h"
 #include "vm/lower/lower.h"
 #include "vm/storage/holes.h"
 

@@ -3,7 +3,7 @@
 #include <check.h>
 
 #include "tests/ranks/collective_counts.h"
-#include "vm/rewrite/passes.h"
+#include "vm/rewrite/rewrite_passes.h"
 #include "vm/shard/shard.h"
 #include "vm/storage/memory_plan.h"
 #include "vm/compile/compile.h"

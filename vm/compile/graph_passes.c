@@ -10,7 +10,7 @@
 
 #include "vm/code/unfold_layers.h"
 #include "vm/rewrite/fp8_linears.h"
-#include "vm/rewrite/passes.h"
+#include "vm/rewrite/rewrite_passes.h"
 #include "vm/rewrite/recompute.h"
 #include "vm/base/budget.h"
 #include "vm/base/strict.h"

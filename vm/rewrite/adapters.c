@@ -17,7 +17,7 @@
  * A) @ B), the norms over the inputs of each output feature, which is without dropout the
  * last term alone. Magnitudes begin as the norms of the base. Where the plan drops what
  * an adapter adds, in the place of what it reads, that is (x @ A) @ B. */
-#include "passes.h"
+#include "rewrite_passes.h"
 
 #include "adapter_targets.h"
 #include "rewrite.h"

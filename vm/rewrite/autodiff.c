@@ -10,7 +10,7 @@
  * A tensor learns if it is a parameter that is not frozen or depends on one. Others have
  * no gradient, and ops that would compute nothing but such gradients are left out, so the
  * backward ends where nothing before it learns, and nothing is saved for it there. */
-#include "passes.h"
+#include "rewrite_passes.h"
 
 #include "rewrite.h"
 

@@ -9,7 +9,7 @@
  * reductions of maximum and sum over shards of the vocabulary, stays as it is. All sums
  * over columns are those of whole logits, bit for bit; the gradient of w is a sum of
  * pieces. */
-#include "passes.h"
+#include "rewrite_passes.h"
 
 #include "rewrite.h"
 

@@ -1,6 +1,6 @@
 /* decode_graph.c - the graph of one decoding step: rewrites attention to attention_step
  * with a key-value cache, and the loss to logits. */
-#include "passes.h"
+#include "rewrite_passes.h"
 
 #include "vm/graph/rules.h"
 

@@ -4,7 +4,7 @@
  * gradients of queries, keys and values also where an adapter is on the queries alone.
  * Over cp those of keys and values then travel around a ring unread; and a
  * message that no op waits for would arrive in memory that another tensor has by then. */
-#include "passes.h"
+#include "rewrite_passes.h"
 
 #include "rewrite.h"
 

@@ -6,7 +6,7 @@
  * A pattern starts at one op, finds the others among the readers of its results, and
  * writes the fused op over one that comes after everything it reads and before everything
  * that reads it. */
-#include "passes.h"
+#include "rewrite_passes.h"
 
 #include "rewrite.h"
 

@@ -3,7 +3,7 @@
 #ifndef WEFT_JOIN_INT_H
 #define WEFT_JOIN_INT_H
 
-#include "passes.h"
+#include "rewrite_passes.h"
 #include "rewrite.h"
 
 typedef struct Join {

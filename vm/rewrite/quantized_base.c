@@ -7,7 +7,7 @@
  * that are stored and need no rule for them. Those of the backward are made again
  * (recompute_policy.c). As bitsandbytes does, all linears of layers are stored so, with
  * or without an adapter, and the head and the embedding stay. */
-#include "passes.h"
+#include "rewrite_passes.h"
 
 #include "rewrite.h"
 #include "vm/base/nf4.h"

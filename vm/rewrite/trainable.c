@@ -4,7 +4,7 @@
  * A pattern names a parameter, or a module with all parameters in it. A tied weight also
  * has the name of each module that reads it; it is one parameter, so what one of its
  * names says holds for all. */
-#include "passes.h"
+#include "rewrite_passes.h"
 
 typedef struct Marker {
   Graph *g;

@@ -1,7 +1,7 @@
 /* wgrad_split.c - where I and W are split (zero bubble), moves cheap weight gradients
  * into I: those of norm weights and biases, which would keep their operands alive until
  * W. Only products stay in W, as in the papers on zero bubble. */
-#include "passes.h"
+#include "rewrite_passes.h"
 
 #include "vm/graph/rules.h"
 

@@ -1,5 +1,5 @@
-/* passes.h - the passes of this room that are one function or two, in the order in which
- * vm/compile/graph_passes.c calls them. "Reported" is in `d`. */
+/* rewrite_passes.h - the passes of this room that are one function or two, in the order
+ * in which vm/compile/graph_passes.c calls them. "Reported" is in `d`. */
 #ifndef WEFT_REWRITE_PASSES_H
 #define WEFT_REWRITE_PASSES_H
 
