@@ -100,6 +100,24 @@ START_TEST(logits_of_hugging_face) {
 }
 END_TEST
 
+/* However the head is cut, and whatever is summed up behind it. */
+START_TEST(logits_of_all_styles) {
+  static const struct {
+    const char *model, *rule;
+  } style[] = {
+      {"llama", "lm_head = \"rowwise\""},
+      {"llama", "lm_head = \"rowwise_rep\""},
+      {"llama", "lm_head = \"colwise_rep\""},
+      {"llama", "lm_head = \"replicate\""},
+      {"llama", "[\"model.norm\"] = \"sequence_parallel\""},
+      {"llama_tied", "embed_tokens = \"embedding_colwise\", lm_head = \"rowwise\""}};
+  const char *set =
+      arena_printf(scratch_arena, "tp_plan=weft.extend(weft.tp_plan \"llama\", { %s })",
+                   style[_i].rule);
+  check_logits(style[_i].model, set, 2, 1e-5);
+}
+END_TEST
+
 START_TEST(logits_in_bf16) {
   check_logits("llama", "precision=bf16", 2, 2e-2);
   check_logits("qwen3", "precision=f16", 1, 5e-3);
@@ -262,6 +280,12 @@ START_TEST(an_eos_ends_a_text) {
   ck_assert_msg(o.code == 0, "%s", o.err);
   ck_assert_int_le(strlen(o.out), strlen(all) + 1);
   ck_assert_msg(strncmp(all, o.out, strlen(o.out) - 1) == 0, "%s, %s", all, o.out);
+  o = process_run(60,
+                  "sh -c '" SAMPLE
+                  "--weights %s/model.safetensors --greedy --tokens 1,2 --max-tokens 9'",
+                  "llama", ends_with(eos));
+  ck_assert_msg(o.code == 0 && strncmp(all, o.out, strlen(o.out) - 1) == 0, "%s, %s%s",
+                all, o.out, o.err);
   o = process_run(60, "sh -c '" SAMPLE "--weights %s --greedy --tokens 1'", "llama",
                   ends_with("{\"eos_token_id\": \"</s>\"}"));
   ck_assert_msg(o.code == 2 && strstr(o.err, "\"eos_token_id\" is not the id of a token"),
@@ -448,6 +472,7 @@ Suite *decode_suite(void) {
   tcase_add_checked_fixture(tc, scratch_setup, scratch_teardown);
   tcase_set_timeout(tc, 240);
   tcase_add_loop_test(tc, logits_of_hugging_face, 0, LEN(oracle));
+  tcase_add_loop_test(tc, logits_of_all_styles, 0, 6);
   tcase_add_test(tc, logits_in_bf16);
   tcase_add_test(tc, bytes_of_a_sampler);
   tcase_add_test(tc, the_largest);

@@ -268,9 +268,12 @@ static double widest(const Graph *g) {
   return most / (double)g->batch;
 }
 
-/* Where the logits are that the host reads: the last dimension may be sharded. */
+/* Where the logits are that the host reads: whole, but the last dimension may be sharded.
+ */
 static void logits_of(Coder *coder, const Sharded *sh, Units *out) {
   const Tensor *x = &sh->g->t.at[sh->g->loss];
+  assert(place_cuts(x->place) == place_dim_cuts(x->place, x->ndim - 1) &&
+         !place_partial(x->place));
   out->logits_at = coder_result(coder);
   out->logits = x->dim[x->ndim - 1].local;
   out->logits_cut = place_dim_cuts(x->place, x->ndim - 1);

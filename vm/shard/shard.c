@@ -61,12 +61,19 @@ static Tid converted(Shard *s, Tid t, Place want, const Op *user, Phase ph) {
   return x;
 }
 
+/* The placement in which a tensor leaves its unit: without partial sums. The host puts
+ * logits together from one run of columns of each rank. */
+static Place leaving(const Shard *s, Tid t) {
+  Place p = shard_settle(s, t);
+  return t == s->logits ? shard_one_run(s, t, p) : p;
+}
+
 /* Converts results that must not stay in the placement that the op gives: partial sums
  * that leave the unit, and outputs whose style gathers them. */
 static void settle_result(Shard *s, Oid id, Tid t) {
   const Op *op = &s->g->op.at[id];
   Place want = s->place[t];
-  if (s->crosses[t] && s->g->t.at[t].ndim > 1) want = shard_settle(s, t);
+  if (s->crosses[t] && s->g->t.at[t].ndim > 1) want = leaving(s, t);
   if (op->phase != PH_F && s->crosses[t] && s->g->t.at[t].grad_of >= 0)
     want = shard_settle(s, t);
   if (id < s->g->forward_ops && s->gathered[id] && want.on[AX_TP] >= 0)
@@ -95,6 +102,10 @@ static void emit(Shard *s, Oid id) {
 
 /* ---- the pass ---- */
 
+static bool is_told(const Op *op) {
+  return op->code == OP_ce_loss && ce_loss_sources(op) >= 0;
+}
+
 static void start(Shard *s, const CompileInput *in, Diags *d) {
   const Graph *g = in->graph;
   Arena *a = in->arena;
@@ -119,6 +130,7 @@ static void start(Shard *s, const CompileInput *in, Diags *d) {
   s->placed = NEW_N(a, int8_t, g->param.n);
   s->rule_hits = NEW_N(a, int, in->plan->ntp + 1);
   for (int i = 0; i < g->op.n; i++) {
+    s->told_losses += is_told(&g->op.at[i]);
     s->need[i] = NEW_N(a, Place, g->op.at[i].nin);
     s->yield[i] = NEW_N(a, Place, g->op.at[i].nout);
     for (int k = 0; k < g->op.at[i].nin; k++) {
@@ -127,6 +139,8 @@ static void start(Shard *s, const CompileInput *in, Diags *d) {
         s->crosses[t] = true;
     }
   }
+  s->logits = in->context ? g->loss : -1;
+  if (in->context) s->crosses[g->loss] = true;
   for (int t = 0; t < g->t.n; t++) {
     const Tensor *x = &g->t.at[t];
     s->place[t] = place_whole();
@@ -150,7 +164,7 @@ static bool place_forward(Shard *s) {
     for (int k = 0; k < op->nout; k++) {
       Tid t = op->out[k];
       s->place[t] = s->yield[i][k];
-      if (s->crosses[t]) s->place[t] = shard_settle(s, t);
+      if (s->crosses[t]) s->place[t] = leaving(s, t);
       if (s->gathered[i] && s->place[t].on[AX_TP] >= 0)
         s->place[t].on[AX_TP] = s->place[t].on[AX_TP_REP] = PL_R;
     }
@@ -182,14 +196,16 @@ static void check_experts(Shard *s) {
                "the model has no experts that %d ranks could share", s->n[AX_EP]);
 }
 
-/* Losses are told apart by source where cross entropies are made: all in the same place.
- */
+/* Losses are told apart by source where cross entropies are made, which is the same place
+ * for all: see shard_ce_loss. */
 static void collect_sources(const Shard *s, Sharded *out) {
   for (int i = 0; i < s->g->op.n; i++) {
     const Op *op = &s->g->op.at[i];
-    if (op->code != OP_ce_loss || ce_loss_sources(op) < 0) continue;
+    if (!is_told(op)) continue;
+    Place p = shard_told(s, s->place[op->out[0]]);
+    assert(!out->sources || place_eq(p, out->sources_place));
     out->sources = op->attr.n;
-    out->sources_place = shard_told(s, s->place[op->out[0]]);
+    out->sources_place = p;
   }
 }
 

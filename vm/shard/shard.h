@@ -58,7 +58,9 @@ struct Shard {
   bool *gathered; /* of each op: its result is gathered at once (colwise_gather_output) */
   Tid *local;     /* of each logical tensor: its sharded tensor */
   VEC(Conversion) * conv; /* of each logical tensor: conversions so far */
-  bool *crosses;          /* of each logical tensor: another unit reads it */
+  bool *crosses;          /* of each logical tensor: another unit reads it, or the host */
+  Tid logits;             /* that the host reads, or -1 */
+  int told_losses;        /* cross entropies of which each source has a part */
   int *rule_hits;         /* number of parameters that each tp_plan rule matched */
   int8_t *placed;         /* of each parameter: 1 once its placement is fixed */
   Place *grad_to; /* of each parameter: the placement in which its gradient accumulates */
@@ -167,6 +169,9 @@ Place shard_in(const Shard *s, Oid op, int i);
 Place shard_settled(const Shard *s, Oid op, int i);
 Place shard_settle(const Shard *s, Tid t);
 bool shard_is_residual(const Shard *s, Tid t);
+/* `p`, but with the last dimension of tensor t whole over tp where it is packed from
+ * parts: for what finds a column by its number, which needs one run of them. */
+Place shard_one_run(const Shard *s, Tid t, Place p);
 /* `p` adapted to tensor t, whose heads may be replicated over AX_TP_REP. */
 Place shard_with_copies(const Shard *s, Tid t, Place p);
 /* Whether a placement is whole over the dense mesh, or over the expert mesh. Ranks with

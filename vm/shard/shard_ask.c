@@ -28,6 +28,13 @@ Place shard_settle(const Shard *s, Tid t) {
   return p;
 }
 
+Place shard_one_run(const Shard *s, Tid t, Place p) {
+  const Tensor *x = &s->g->t.at[t];
+  int last = x->ndim - 1;
+  if (p.on[AX_TP] == last && x->dim[last].parts > 1) p.on[AX_TP] = p.on[AX_TP_REP] = PL_R;
+  return p;
+}
+
 Place shard_settled(const Shard *s, Oid op, int i) {
   return shard_settle(s, s->g->op.at[op].in[i]);
 }

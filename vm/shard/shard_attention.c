@@ -63,18 +63,24 @@ static bool whole_sinks(Shard *s, Oid op, int i) {
   return true;
 }
 
+/* Heads have sinks, and drop, by their numbers. */
+static Place query_heads(const Shard *s, Oid op, bool numbered) {
+  Place q = shard_settled(s, op, 0);
+  if (q.on[AX_TP] != 2) q.on[AX_TP] = PL_R;
+  return numbered ? shard_one_run(s, s->g->op.at[op].in[0], q) : q;
+}
+
 /* Attention: heads are independent; a head needs the whole sequence. */
 bool shard_attention(Shard *s, Oid op) {
   const Op *o = &s->g->op.at[op];
-  Place q = shard_settled(s, op, 0);
-  if (q.on[AX_TP] != 2) q.on[AX_TP] = PL_R;
+  int sinks = attention_sinks_operand(s->g, o);
+  bool drops = o->attr.rate > 0, packed = o->nin - drops - (sinks >= 0) > 3;
+  Place q = query_heads(s, op, drops || sinks >= 0);
   Place k = keys_of(s, &q);
   shard_need(s, op, 0, q);
   for (int i = 1; i < 3; i++) shard_need(s, op, i, k);
   Place starts = shard_rows_of(q, 2);
   if (shard_cut_documents(s)) starts.on[AX_CP] = starts.on[AX_CP_HEADS] = PL_R;
-  int sinks = attention_sinks_operand(s->g, o);
-  bool drops = o->attr.rate > 0, packed = o->nin - drops - (sinks >= 0) > 3;
   if (packed) shard_need(s, op, 3, starts);
   if (sinks >= 0 && !whole_sinks(s, op, sinks)) return false;
   if (drops) shard_need(s, op, o->nin - 1, shard_rows_of(q, 2));
@@ -95,11 +101,11 @@ bool shard_attention(Shard *s, Oid op) {
 /* Attention with one query, for decoding; the key-value cache is sharded as k and v are.
  */
 bool shard_attention_step(Shard *s, Oid op) {
-  Place q = shard_settled(s, op, 0);
-  if (q.on[AX_TP] != 2) q.on[AX_TP] = PL_R;
+  bool sinks = s->g->op.at[op].nin > 4;
+  Place q = query_heads(s, op, sinks);
   for (int i = 0; i < 3; i++) shard_need(s, op, i, q);
   shard_need(s, op, 3, shard_rows_of(q, 2));
-  if (s->g->op.at[op].nin > 4 && !whole_sinks(s, op, 4)) return false;
+  if (sinks && !whole_sinks(s, op, 4)) return false;
   for (int i = 0; i < 3; i++) shard_yield(s, op, i, q);
   return q.on[AX_TP] != 2 || whole_heads(s, op);
 }

@@ -45,6 +45,7 @@ bool shard_divergence_sums(Shard *s, Oid op) {
   int last = shard_tensor(s, op, 0)->ndim - 1;
   Place x = shard_settled(s, op, 0), rows, y;
   if (x.on[AX_TP] == last && !s->plan->strategy.loss_parallel) x.on[AX_TP] = PL_R;
+  x = shard_one_run(s, s->g->op.at[op].in[0], x);
   rows = x;
   for (int a = 0; a < AX_N; a++)
     if (rows.on[a] >= last) rows.on[a] = PL_R;

@@ -10,9 +10,23 @@ ShardRule *const shard_rule[OP_N] = {
 #include "vm/graph/ops.def"
 };
 
+/* A token finds its row by its number. */
+static bool rows_in_one_run(Shard *s, Oid op, Place table) {
+  const Tensor *t = shard_tensor(s, op, 1);
+  if (table.on[AX_TP] != 0 || t->dim[0].parts <= 1) return true;
+  char label[96];
+  diag_error(s->d, "tp-plan", "tp_plan",
+             "the rows of %s are packed from %d parts: a rank that has a piece of each "
+             "does not find a token's row by its number",
+             tensor_label(s->g, s->g->op.at[op].in[1], label), t->dim[0].parts)
+      ->suggestion = "replicate it";
+  return false;
+}
+
 bool shard_embedding(Shard *s, Oid op) {
   Place table, ids = shard_in(s, op, 0);
   if (!shard_param(s, op, 1, ROLE_TABLE, 0, &table)) return false;
+  if (!rows_in_one_run(s, op, table)) return false;
   Place y = ids;
   if (table.on[AX_TP] == 0)
     shard_divide(&y, table, PL_P);
@@ -137,12 +151,10 @@ bool shard_pairs(Shard *s, Oid op) {
   return false;
 }
 
-/* Follows x, of which columns may be cut where they are one run of all of them. */
+/* Follows x; draws of a column are those of its number. */
 bool shard_dropout(Shard *s, Oid op) {
   int last = shard_last_dim(s, op, 0);
-  Place x = common(s, op);
-  if (x.on[AX_TP] == last && shard_tensor(s, op, 0)->dim[last].parts > 1)
-    x.on[AX_TP] = PL_R;
+  Place x = shard_one_run(s, s->g->op.at[op].in[0], common(s, op));
   return shard_placed(s, op, 2, (Place[]){x, shard_rows_of(x, last)}, x);
 }
 
@@ -215,7 +227,7 @@ bool shard_norm(Shard *s, Oid op) {
   bool per_head = o->code == OP_rmsnorm && tx->dim[last].unit > 1 &&
                   shard_tensor(s, op, 1)->dim[0].size == tx->dim[last].unit;
   if (x.on[AX_TP] == last && !per_head) x.on[AX_TP] = PL_R;
-  if (x.on[AX_TP] == PL_R && s->tp > 1 && tx->ndim == 3 &&
+  if (x.on[AX_TP] == PL_R && s->tp > 1 && tx->ndim == 3 && tx->dim[1].size > 1 &&
       shard_style(s, op, 1) == STYLE_SEQUENCE)
     x.on[AX_TP] = 1;
   shard_need(s, op, 0, x);
@@ -263,7 +275,7 @@ static Place logits_place(const Shard *s, Oid op) {
   Place p = shard_settled(s, op, 0);
   bool cut = p.on[AX_TP] == shard_last_dim(s, op, 0);
   if (cut && !s->plan->strategy.loss_parallel) p.on[AX_TP] = PL_R;
-  return p;
+  return shard_one_run(s, s->g->op.at[op].in[0], p);
 }
 
 bool shard_ce_max(Shard *s, Oid op) {
@@ -280,12 +292,17 @@ bool shard_ce_sum(Shard *s, Oid op) {
   return shard_placed(s, op, 3, (Place[]){x, rows, rows}, y);
 }
 
-/* A sum over rows: partial where rows are sharded. */
+/* A sum over rows: partial where rows are sharded. What several cross entropies add up by
+ * source is reduced as one: over tp their rows are whole then. */
 bool shard_ce_loss(Shard *s, Oid op) {
-  Place x = shard_settled(s, op, 0), y = x;
+  const Op *o = &s->g->op.at[op];
+  Place x = shard_settled(s, op, 0), y;
+  if (s->told_losses > 1 && o->code == OP_ce_loss && ce_loss_sources(o) >= 0)
+    x.on[AX_TP] = PL_R;
+  y = x;
   for (int a = 0; a < AX_N; a++)
     if (y.on[a] >= 0) y.on[a] = PL_P;
-  for (int k = 0; k < s->g->op.at[op].nin; k++) shard_need(s, op, k, x);
+  for (int k = 0; k < o->nin; k++) shard_need(s, op, k, x);
   shard_yield(s, op, 0, y);
   return true;
 }
