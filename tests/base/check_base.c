@@ -286,6 +286,15 @@ static void check_string(const char *in, const char *want) {
   text_free(&t);
 }
 
+START_TEST(json_with_bytes_of_0) {
+  Text t = {0};
+  Json j = {.out = &t};
+  json_strn(&j, NULL, "a\0\xe2\0b", 5);
+  ck_assert_str_eq(t.s, "\"a\\u0000\xef\xbf\xbd\\u0000b\"");
+  text_free(&t);
+}
+END_TEST
+
 /* As Python decodes them with errors="replace". */
 START_TEST(parts_that_are_not_utf8) {
 #define WRONG "\xef\xbf\xbd"
@@ -488,6 +497,7 @@ Suite *base_suite(void) {
   tcase_add_test(t, names_are_found);
   tcase_add_test(t, json_on_one_line);
   tcase_add_test(t, json_pretty);
+  tcase_add_test(t, json_with_bytes_of_0);
   tcase_add_test(t, parts_that_are_not_utf8);
   tcase_add_test(t, json_escapes);
   tcase_add_test(t, json_numbers_are_shortest);

@@ -18,22 +18,22 @@ static void escape(Text *t, uint32_t code) {
     text_printf(t, "\\u%04x", code);
 }
 
-static void quote(Text *t, const char *s) {
+static void quote(Text *t, const char *s, size_t n) {
   static const char named[] = "\b\f\n\r\t\"\\", letter[] = "bfnrt\"\\";
   text_add(t, "\"");
-  while (*s) {
+  for (const char *end = s + n; s < end;) {
     uint32_t code;
-    int n = text_character(s, strnlen(s, 4), &code);
-    const char *special = strchr(named, *s);
+    int len = text_character(s, (size_t)(end - s), &code);
+    const char *special = *s ? strchr(named, *s) : NULL;
     if (special)
       text_printf(t, "\\%c", letter[special - named]);
-    else if (n <= 0)
+    else if (len <= 0)
       text_add(t, "\xef\xbf\xbd");
     else if (text_hidden(code))
       escape(t, code);
     else
-      text_addn(t, s, (size_t)n);
-    s += MAX(n, 1);
+      text_addn(t, s, (size_t)len);
+    s += MAX(len, 1);
   }
   text_add(t, "\"");
 }
@@ -94,7 +94,7 @@ static void lead(Json *j, const char *key) {
     newline(j);
   }
   if (!key) return;
-  quote(j->out, key);
+  quote(j->out, key, strlen(key));
   text_add(j->out, j->pretty ? ": " : ":");
 }
 
@@ -115,11 +115,17 @@ void json_close(Json *j, char bracket) {
 }
 
 void json_str(Json *j, const char *key, const char *s) {
+  if (s) {
+    json_strn(j, key, s, strlen(s));
+    return;
+  }
   lead(j, key);
-  if (s)
-    quote(j->out, s);
-  else
-    text_add(j->out, "null");
+  text_add(j->out, "null");
+}
+
+void json_strn(Json *j, const char *key, const char *s, size_t n) {
+  lead(j, key);
+  quote(j->out, s, n);
 }
 
 void json_int(Json *j, const char *key, int64_t v) {

@@ -18,6 +18,7 @@ typedef struct Json {
 void json_open(Json *j, const char *key, char bracket);
 void json_close(Json *j, char bracket);                 /* '}' or ']' */
 void json_str(Json *j, const char *key, const char *s); /* s NULL writes null */
+void json_strn(Json *j, const char *key, const char *s, size_t n); /* 0 is a byte */
 void json_int(Json *j, const char *key, int64_t v);
 void json_ints(Json *j, const char *key, const int64_t *v, int n); /* a list */
 void json_num(Json *j, const char *key, double v); /* shortest that reads back */

@@ -6,13 +6,15 @@
 #include "vm/base/terminal.h"
 
 /* The bytes of a token, maybe a part of a character. Models may have more ids than their
- * tokenizer has tokens; these have no text. */
+ * tokenizer has tokens, or than there are bytes; these have no text. */
 static void text_of(const Sample *s, int32_t token, Text *out) {
   weft_error e = NO_ERROR;
-  if (!s->tok)
-    text_addn(out, &(char){(char)token}, 1);
-  else if (tokenizer_decode(s->tok, &token, 1, true, out, &e) == WEFT_EFILE)
+  bool none = s->tok ? tokenizer_decode(s->tok, &token, 1, true, out, &e) == WEFT_EFILE
+                     : token > UINT8_MAX;
+  if (none)
     text_add(out, "\uFFFD");
+  else if (!s->tok)
+    text_addn(out, &(char){(char)token}, 1);
 }
 
 /* Prints bytes [from, to) of the continuation; returns how many were printed. On a
@@ -104,13 +106,15 @@ weft_status sample_generate(Sample *s, One *o) {
   if (prints) print_bytes(o, printed, o->text.n, true);
   if (prints) putchar('\n');
   fflush(stdout);
-  return complete(s, &o->text);
+  TRY(complete(s, &o->text));
+  o->done = true;
+  return WEFT_OK;
 }
 
 void sample_json(Json *out, const Sample *s, const One *o) {
   json_str(out, "ended", o->ended);
   json_int(out, "prompt", o->prompt);
-  if (s->bytes || s->tok) json_str(out, "text", o->text.s ? o->text.s : "");
+  if (s->bytes || s->tok) json_strn(out, "text", o->text.n ? o->text.s : "", o->text.n);
   json_open(out, "tokens", '[');
   for (int64_t i = 0; i < o->n; i++) json_int(out, NULL, o->token[i]);
   json_close(out, ']');
