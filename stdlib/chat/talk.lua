@@ -3,7 +3,7 @@
 --
 --   "ending"           the text that the template puts after an answer
 --   "ask", question    the text of the conversation, up to where its next answer begins
---   "answer", text     adds the model's answer
+--   "answer", text     adds the question and the model's answer; a question without one is none
 --
 -- spec has template and options, as in chat.lua.
 local chat = require "weft.chat.chat"
@@ -34,14 +34,29 @@ local function check_prompt(write, whole, answer_at)
   end
 end
 
-local function ending_of(write)
+-- A conversation of one answer, and where in it that begins and ends.
+local function example(write)
   local marker = "weft's answer"
   local whole = write { { role = "user", content = "question" },
                         { role = "assistant", content = marker, learn = true } }
   local from, to = last_of(whole, marker)
   if not from then fail("the template leaves out what an answer says") end
+  return whole, from, to
+end
+
+local function ending_of(write)
+  local whole, from, to = example(write)
   check_prompt(write, whole, from)
   return whole:sub(to + 1)
+end
+
+-- "<think>\n", where prompts end with it and answers are not written with it: the answer to such a
+-- prompt has only the end of its reasoning.
+local function opened_by(write)
+  local whole, from = example(write)
+  local prompt = write({ { role = "user", content = "question" } }, true)
+  local same = prompt:sub(1, from - 1) == whole:sub(1, from - 1)
+  return same and prompt:match("^<think>%s*$", from) or ""
 end
 
 -- gpt-oss answers in channels, which its template writes anew.
@@ -65,20 +80,24 @@ function talk.open(spec)
     chat.check_pieces(pieces)
     return text.joined(pieces)
   end
-  local messages = {}
+  local messages, asked, opened = {}, {}, nil
+  local function with_reasoning(s)
+    if not text.has(s, "</think>") then return s end
+    opened = opened or opened_by(write)
+    return opened .. s
+  end
   local verbs = {
     ending = function() return ending_of(write) end,
     ask = function(question)
       local m = { role = "user", content = question }
       formats.check_message(m, "the question", options)
-      local asked = table.move(messages, 1, #messages, 1, {})
+      asked = table.move(messages, 1, #messages, 1, {})
       asked[#asked + 1] = m
-      local prompt = write(asked, true)
-      messages = asked
-      return prompt
+      return write(asked, true)
     end,
     answer = function(answer)
-      messages[#messages + 1] = answer_of(answer)
+      messages = asked
+      messages[#messages + 1] = answer_of(with_reasoning(answer))
       return ""
     end,
   }
