@@ -50,6 +50,9 @@ weft_status job_compile(Job *j);
  * for one token that follows up to context - 1 others, on the tp ranks of the plan. See
  * run_decode. */
 weft_status job_decode(Job *j, int64_t context);
+/* Before it, for several texts: raises each of n contexts to the largest of those for
+ * which the model is the same. */
+void job_decode_contexts(const Job *j, int64_t *context, int n);
 /* Part of job_compile: warns of settings that are legal and have less effect than they
  * seem to. */
 void job_advise(Job *j);

@@ -56,6 +56,44 @@ static weft_status compile_steps(Job *j, int64_t context) {
   return WEFT_OK;
 }
 
+/* ---- a model that is another one for longer texts, as with longrope ---- */
+
+/* The model for one token of a context; NULL: it refuses this one, and job_decode says
+ * why. */
+static const Graph *graph_of(const Job *j, int64_t context) {
+  Diags d = {.arena = j->arena};
+  weft_error e = NO_ERROR;
+  Plan plan = j->plan;
+  Graph *g = graph_new(j->arena, 1, 1);
+  keep_model(&plan);
+  g->context = context;
+  return lang_build_graph(j->lp, &plan, 1, 1, g, &d, &e) == WEFT_OK ? g : NULL;
+}
+
+static bool alike(const Graph *a, const Graph *b) {
+  if (!a || !b) return a == b;
+  bool same = a->op.n == b->op.n && a->t.n == b->t.n && a->param.n == b->param.n;
+  for (int i = 0; same && i < a->op.n; i++)
+    same = a->op.at[i].code == b->op.at[i].code &&
+           memcmp(&a->op.at[i].attr, &b->op.at[i].attr, sizeof(OpAttr)) == 0;
+  return same;
+}
+
+/* What is the same for the least and the most is so for all between. */
+void job_decode_contexts(const Job *j, int64_t *context, int n) {
+  const Graph **of = NEW_N(j->arena, const Graph *, n);
+  int *first = NEW_N(j->arena, int, n); /* the first context with that model */
+  int64_t *most = NEW_N(j->arena, int64_t, n), low = context[0], high = context[0];
+  for (int i = 1; i < n; i++) low = MIN(low, context[i]), high = MAX(high, context[i]);
+  bool differ = low < high && !alike(graph_of(j, low), graph_of(j, high));
+  for (int i = 0; i < n; i++) {
+    of[i] = differ ? graph_of(j, context[i]) : NULL;
+    while (!alike(of[first[i]], of[i])) first[i]++;
+    most[first[i]] = MAX(most[first[i]], context[i]);
+  }
+  for (int i = 0; i < n; i++) context[i] = most[first[i]];
+}
+
 weft_status job_decode(Job *j, int64_t context) {
   int64_t trained = j->plan.batch.seq;
   if (context > trained)

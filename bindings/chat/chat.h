@@ -16,6 +16,8 @@ typedef struct TokenizerConfig {
 } TokenizerConfig;
 weft_status tokenizer_config_read(Arena *a, const char *tokenizer, TokenizerConfig *out,
                                   weft_error *e);
+/* The folder of a path, which may be one. */
+const char *tokenizer_folder(Arena *a, const char *path);
 /* SHA-256 of a template without spaces and lines at its ends, as hexadecimal digits. */
 void chat_template_hash(const char *jinja, char hex[65]);
 /* Sets missing options of the spec at the top of the stack: bos and eos, and where it

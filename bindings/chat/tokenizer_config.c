@@ -12,7 +12,7 @@
 
 /* ---- reading ---- */
 
-static const char *folder_of(Arena *a, const char *path) {
+const char *tokenizer_folder(Arena *a, const char *path) {
   struct stat st;
   const char *slash = strrchr(path, '/');
   if (stat(path, &st) == 0 && S_ISDIR(st.st_mode)) return arena_str(a, path);
@@ -68,7 +68,7 @@ static weft_status read_jinja(Arena *a, const char *path, TokenizerConfig *out,
 
 weft_status tokenizer_config_read(Arena *a, const char *tokenizer, TokenizerConfig *out,
                                   weft_error *e) {
-  const char *folder = folder_of(a, tokenizer);
+  const char *folder = tokenizer_folder(a, tokenizer);
   const char *config = arena_printf(a, "%s/tokenizer_config.json", folder);
   const char *jinja = arena_printf(a, "%s/chat_template.jinja", folder);
   *out = (TokenizerConfig){.path = config};

@@ -146,6 +146,10 @@ weft_status job_start(Job *j, const Cli *cli, Arena *arena, const char *path);
  * `result` if `st` is WEFT_OK), frees the job and returns the exit code. */
 int job_end(Job *j, const Cli *cli, weft_status st, void (*result)(Json *out, void *ud),
             void *ud);
+/* The same, with the part of a result that there is beside an error; NULL: there is none.
+ */
+int job_end_part(Job *j, const Cli *cli, weft_status st,
+                 void (*result)(Json *out, void *ud), void *ud);
 
 /* Before a verb writes what must not stay half written: SIGTERM and SIGHUP ask it to end,
  * as the first Ctrl-C does. */

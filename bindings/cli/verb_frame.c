@@ -46,6 +46,11 @@ static void print_error(const weft_error *e) {
 
 int job_end(Job *j, const Cli *cli, weft_status st, void (*result)(Json *out, void *ud),
             void *ud) {
+  return job_end_part(j, cli, st, st == WEFT_OK ? result : NULL, ud);
+}
+
+int job_end_part(Job *j, const Cli *cli, weft_status st,
+                 void (*result)(Json *out, void *ud), void *ud) {
   Text text = {0};
   print_text(stderr, &j->dumped);
   /* A wrong plan has diagnostics; any other error is in `e`. */
@@ -55,7 +60,7 @@ int job_end(Job *j, const Cli *cli, weft_status st, void (*result)(Json *out, vo
   if (cli->json) {
     Json out = {.out = &text, .pretty = true};
     report_json_begin(&j->d, cli->verb->name, &out);
-    if (st == WEFT_OK && result) {
+    if (result) {
       json_open(&out, "result", '{');
       result(&out, ud);
       json_close(&out, '}');

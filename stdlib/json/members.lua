@@ -30,7 +30,7 @@ local frame = {
     .. "range: null|{filename: string, start: {line: integer, column: integer}}}]",
     "of `code`, `severity` (`error`, `warning`), `path` of the field, `summary`, `suggestions`, "
     .. "`range` (null, or `filename` and `start` with `line` and `column`)" },
-  { "result", "object|null", "what is below, null after an error" },
+  { "result", "object|null", "what is below; null after an error, but for what `sample` had answered before it" },
 }
 
 -- Verbs in the frame; `bare` ones print their object alone. A topic of show gives its member alone.

@@ -21,6 +21,9 @@ enum { SECONDS = 60, SEQ = 96 };
 static const char talk[] = "{\"messages\": [" MESSAGE("user", Q1) ", " MESSAGE(
     "assistant", "a loom") ", " MESSAGE("user", Q2) ", " MESSAGE("assistant",
                                                                  "weave all day") "]}\n";
+#define LONG                                                                             \
+  "a b c d e f g h i j k l m n o p q r s t u v w x y z a b c d e f g h i j k l m n o p " \
+  "q"
 #define ASK   "--greedy --chat --prompt '" Q1 "' --prompt '" Q2 "'"
 #define HEARD "> " Q1 "\na loom\n> " Q2 "\nweave all day\n"
 #define LLAMA                                                                            \
@@ -151,6 +154,38 @@ START_TEST(an_answer_that_is_cut_inside_a_character) {
 }
 END_TEST
 
+/* A conversation ends where it has no room for a question: what was answered is in the
+ * result; and at a terminal a shorter one may be asked. */
+START_TEST(a_question_that_is_too_long) {
+  json_t *doc;
+  put_plan("plan.lua", LLAMA, DATA ", checkpoint = { dir = 'ck' }");
+  expect(0, "", "", "$weft run plan.lua --steps 60 --quiet --threads 1");
+  Outcome o =
+      process_run(SECONDS, "$weft sample plan.lua --ckpt ck --json --greedy --chat "
+                           "--prompt '" Q1 "' --prompt '" Q2 "' --prompt '" LONG "'");
+  doc = json_loads(o.out, 0, NULL);
+  const json_t *turns = json_object_get(json_object_get(doc, "result"), "turns");
+  ck_assert_msg(o.code == 2 && strstr(o.out, "packed.size=") &&
+                    json_array_size(turns) == 2,
+                "%d: %s", o.code, o.out);
+  ck_assert_str_eq(json_string_value(json_object_get(json_array_get(turns, 1), "text")),
+                   "weave all day");
+  json_decref(doc);
+  Terminal *t = terminal_start(
+      arena_printf(scratch_arena, "$weft sample %s --ckpt %s --greedy --chat",
+                   scratch_path("plan.lua"), scratch_path("ck")));
+  terminal_wait_row(t, -1, ">");
+  terminal_type(t, Q1 "\r");
+  terminal_wait(t, "a loom");
+  terminal_type(t, LONG "\r");
+  terminal_wait(t, "tokens with this question");
+  terminal_type(t, Q2 "\r");
+  terminal_wait(t, "weave all day");
+  terminal_type(t, "\x04");
+  ck_assert_int_eq(terminal_end(t), 0);
+}
+END_TEST
+
 /* What is typed in another encoding is asked again; of a pipe it is an error. */
 START_TEST(a_question_that_is_not_utf8) {
   put_plan("plan.lua", LLAMA, DATA ", checkpoint = { dir = 'ck' }");
@@ -223,7 +258,8 @@ START_TEST(what_is_wrong_with_a_question) {
       {"--prompt x --template chatml", "--template belongs to --chat"},
       {"--prompt x --refuse-special", "--refuse-special belongs to --chat"},
       {"--chat --prompt 'a b c d e f g h i j k l m n o p'",
-       "tokens with this question, and the plan trains on 24 (batch.seq)"},
+       "tokens with this question, and the plan trains on 24 (batch.seq; --set "
+       "batch.seq="},
   };
   put("bare.lua", OWN(" .. '|' }\n  end\n  return out\nend"));
   put("endless.lua", OWN(" }\n  end\n  if options.generation_prompt then out[#out + 1] = "
@@ -262,11 +298,17 @@ static const struct {
     {"smollm2", "<|im_end|>\n", "<|im_start|>assistant\n"},
 };
 
+static bool keeps; /* options.keep_reasoning */
+
 static void push_named(lua_State *L, void *ud) {
   lua_newtable(L);
   lua_pushstring(L, ud);
   lua_setfield(L, -2, "template");
   lua_newtable(L);
+  if (keeps) {
+    lua_pushboolean(L, true);
+    lua_setfield(L, -2, "keep_reasoning");
+  }
   if (str_eq(ud, "gpt-oss")) {
     lua_pushliteral(L, "2025-08-05");
     lua_setfield(L, -2, "date");
@@ -288,21 +330,26 @@ static bool ends_with(const char *s, const char *end) {
   return n >= m && str_eq(s + n - m, end);
 }
 
-START_TEST(endings_and_prompts_of_templates) {
-  const char *name = templates[_i].name;
-  LangOptions lang = {.instruction_limit = 10000000};
-  LangState *state;
+static void open_named(const char *name, LangState **state, ChatTemplate *t) {
+  static const LangOptions lang = {.instruction_limit = 10000000};
   TokenizerConfig config = {0};
   ChatOpen o = {.path = "",
                 .push_spec = push_named,
                 .ud = (void *)name,
                 .config = &config,
                 .talks = true};
-  ChatTemplate t;
   weft_status st =
-      plan_state_new(&lang, scratch_arena, "test", "", NULL, &state, &scratch_error);
-  if (st == WEFT_OK) st = chat_template_open(state, &o, &t, &scratch_error);
+      plan_state_new(&lang, scratch_arena, "test", "", NULL, state, &scratch_error);
+  if (st == WEFT_OK) st = chat_template_open(*state, &o, t, &scratch_error);
   ck_assert_msg(st == WEFT_OK, "%s: %s", name, scratch_error.text);
+}
+
+START_TEST(endings_and_prompts_of_templates) {
+  const char *name = templates[_i].name;
+  LangState *state;
+  ChatTemplate t;
+  keeps = false;
+  open_named(name, &state, &t);
   ck_assert_str_eq(said(&t, "ending", ""), templates[_i].ending);
   const char *first = said(&t, "ask", "how much");
   ck_assert_msg(ends_with(first, templates[_i].prompt) && strstr(first, "how much"),
@@ -322,6 +369,36 @@ START_TEST(endings_and_prompts_of_templates) {
 }
 END_TEST
 
+/* Prompts of these end with the token that begins reasoning, so that an answer has its
+ * end alone: where the reasoning is kept, the conversation has both. A question that was
+ * not answered is in no conversation. */
+START_TEST(reasoning_that_a_prompt_begins) {
+  static const char *const name[] = {"deepseek", "deepseek-r1-distill"};
+  static const char *const history[] = {
+      "<｜Assistant｜>\n\nall of it<｜end▁of▁sentence｜>",
+      "<｜Assistant｜><think>\nthought\n</think>\n\n"
+      "all of it<｜end▁of▁sentence｜>"};
+  for (int i = 0; i < 2 * LEN(name); i++) {
+    LangState *state;
+    ChatTemplate t;
+    keeps = i % 2;
+    open_named(name[i / 2], &state, &t);
+    said(&t, "ask", "how much");
+    said(&t, "answer", "thought\n</think>\n\nall of it");
+    said(&t, "ask", "never mind");
+    const char *second = said(&t, "ask", "and then");
+    const char *want = arena_printf(scratch_arena,
+                                    "<｜User｜>how much%s<｜User｜>and then"
+                                    "<｜Assistant｜><think>\n",
+                                    history[keeps]);
+    ck_assert_msg(ends_with(second, want), "%s: %s, not %s", name[i / 2], second, want);
+    chat_template_close(&t);
+    state_free(state);
+  }
+  keeps = false;
+}
+END_TEST
+
 Suite *chat_talk_suite(void);
 Suite *chat_talk_suite(void) {
   Suite *s = suite_create("chat_talk");
@@ -331,6 +408,7 @@ Suite *chat_talk_suite(void) {
   err_clear(&e);
   tcase_add_checked_fixture(t, scratch_setup, scratch_teardown);
   tcase_add_loop_test(t, endings_and_prompts_of_templates, 0, LEN(templates));
+  tcase_add_test(t, reasoning_that_a_prompt_begins);
   suite_add_tcase(s, t);
   if (regex_api(&api, &e) != WEFT_OK) {
     printf("skipped: conversations with a model: %s\n", e.text);
@@ -341,6 +419,7 @@ Suite *chat_talk_suite(void) {
   tcase_set_timeout(t, 240);
   tcase_add_test(t, a_conversation_from_a_checkpoint);
   tcase_add_test(t, an_answer_that_is_cut_inside_a_character);
+  tcase_add_test(t, a_question_that_is_too_long);
   tcase_add_test(t, a_question_that_is_not_utf8);
   tcase_add_test(t, a_hub_folder_and_an_adapter);
   tcase_add_test(t, what_is_wrong_with_a_question);

@@ -71,6 +71,16 @@ START_TEST(prompts_take_it) {
   ck_assert_str_eq(named.out, given.out);
   expect(2, "", "it names no tokenizer (plan.tokenizer)",
          "$weft sample bare.lua --ckpt ck --prompt a");
+  /* Beside weights, which may be named by their file. */
+  expect(0, "", "", "$weft ckpt export plan.lua ck new");
+  static const char *const weights[] = {"new", "new/model.safetensors"};
+  for (int i = 0; i < LEN(weights); i++)
+    expect(
+        0, "It is day", "",
+        arena_printf(scratch_arena,
+                     "$weft sample bare.lua --weights %s --greedy --prompt 'It is day' "
+                     "--max-tokens 5",
+                     weights[i]));
   expect(2, "", "the plan names none (plan.tokenizer)",
          "$weft sample bare.lua --ckpt ck --chat --prompt a");
 }

@@ -15,6 +15,17 @@
 
 /* ---- prompts ---- */
 
+/* What check_sequence_cut asks for. */
+const char *sample_room(const Sample *s, int64_t tokens) {
+  const Plan *p = &s->plan;
+  int64_t cp = MAX(p->mesh.cp, 1), unit = MAX(p->mesh.tp, 1) * (cp > 1 ? 2 * cp : 1);
+  Arena *a = s->job.arena;
+  long long seq = (tokens + unit - 1) / unit * unit;
+  const char *packed =
+      p->packed.size ? arena_printf(a, " --set packed.size=%lld", seq) : "";
+  return arena_printf(a, "--set batch.seq=%lld%s", seq, packed);
+}
+
 static weft_status add_token(Sample *s, One *o, int64_t id) {
   if (o->n == o->most)
     return err_set(&s->job.e, WEFT_EUSAGE,
@@ -46,7 +57,7 @@ static weft_status open_tokenizer(Sample *s) {
   const char *path = cli->tokenizer;
   if (s->bytes && path)
     return err_set(&j->e, WEFT_EUSAGE, "the tokens of this plan are bytes (weft.text)");
-  if (!path) TRY(plan_tokenizer(j->lp, cli->weights, &path, &j->d, &j->e));
+  if (!path) TRY(plan_tokenizer(j->lp, s->weights, &path, &j->d, &j->e));
   s->tokenizer = path;
   return path ? tokenizer_open(NULL, path, &s->tok, &j->e) : WEFT_OK;
 }
@@ -72,18 +83,18 @@ static weft_status read_prompt(Sample *s, One *o, const char *text) {
   TRY(text ? encode_prompt(s, o, text) : read_ids(s, o, cli->tokens));
   if (o->n == 0) return err_set(e, WEFT_EUSAGE, "the prompt is empty");
   o->prompt = o->n;
-  int64_t more = cli->max_tokens > 0 ? cli->max_tokens : MIN(100, o->most - o->n);
+  int64_t more = cli->max_tokens > 0 ? cli->max_tokens : MIN(SAMPLE_MORE, o->most - o->n);
   if (o->n + more > o->most || more == 0)
     return err_set(e, WEFT_EUSAGE,
                    "%lld token%s of the prompt and %lld more: the plan trains on %lld "
-                   "(--set batch.seq=%lld has room for them)",
+                   "(%s has room for them)",
                    (long long)o->n, plural(o->n, "s"), (long long)more,
-                   (long long)o->most, (long long)(o->n + MAX(more, 1)));
+                   (long long)o->most, sample_room(s, o->n + MAX(more, 1)));
   o->most = o->n + more;
   return WEFT_OK;
 }
 
-static weft_status read_prompts(Sample *s, int64_t *context) {
+static weft_status read_prompts(Sample *s) {
   const Cli *cli = s->cli;
   weft_error *e = &s->job.e;
   if (!cli->nprompt == !cli->tokens)
@@ -95,11 +106,13 @@ static weft_status read_prompts(Sample *s, int64_t *context) {
                    "--tokenizer FILE, or ids, --tokens 1,2,3");
   s->n = cli->nprompt ? cli->nprompt : 1;
   s->one = NEW_N(s->job.arena, One, s->n);
-  *context = 0;
+  int64_t *context = NEW_N(s->job.arena, int64_t, s->n);
   for (int i = 0; i < s->n; i++) {
     TRY(read_prompt(s, &s->one[i], cli->nprompt ? cli->prompt[i] : NULL));
-    *context = MAX(*context, s->one[i].most);
+    context[i] = s->one[i].most;
   }
+  job_decode_contexts(&s->job, context, s->n);
+  for (int i = 0; i < s->n; i++) s->one[i].context = context[i];
   return WEFT_OK;
 }
 
@@ -131,7 +144,7 @@ static weft_status end_of_tokenizer(Sample *s, const char *folder) {
  * of the plan's tokenizer, as an exported folder has them (special_ids.h). */
 static weft_status read_end_tokens(Sample *s) {
   Job *j = &s->job;
-  const char *weights = s->cli->weights;
+  const char *weights = s->weights;
   PlanTokenizer tokenizer;
   bool said;
   TRY(sample_eos_of_plan(&s->end, j->lp, &said, &j->e));
@@ -212,7 +225,7 @@ static weft_status fill(Sample *s) {
 
 /* ---- the verb ---- */
 
-/* With several prompts the result is a list. */
+/* With several prompts the result is a list: of those that are complete. */
 static void json_result(Json *out, void *ud) {
   const Sample *s = ud;
   if (s->n == 1) {
@@ -220,7 +233,7 @@ static void json_result(Json *out, void *ud) {
     return;
   }
   json_open(out, "samples", '[');
-  for (int i = 0; i < s->n; i++) {
+  for (int i = 0; i < s->n && s->one[i].done; i++) {
     json_open(out, NULL, '{');
     sample_json(out, s, &s->one[i]);
     json_close(out, '}');
@@ -236,9 +249,35 @@ static weft_status refuse_chat_options(Sample *s) {
   return options_belong(of_chat, LEN(of_chat), &s->job.e);
 }
 
+/* Opens a run for texts of so many tokens, unless it is open. */
+static weft_status open_run(Sample *s, int64_t context) {
+  Job *j = &s->job;
+  if (s->context == context) return WEFT_OK;
+  run_close(s->run);
+  s->run = NULL;
+  s->context = s->nhad = 0;
+  j->plan = s->plan;
+  TRY(job_decode(j, context));
+  TRY(check_prompts(s));
+  s->logits = NEW_N(j->arena, float, j->compiled->vocab);
+  s->room = NEW_N(j->arena, int32_t, j->compiled->vocab);
+  s->had = NEW_N(j->arena, int32_t, context);
+  RunOptions o = {.threads = MAX((int)s->cli->threads, 0), .stop = s->cli->stop};
+  TRY(run_open(&j->plan, j->compiled, &o, &s->run, &j->e));
+  TRY(fill(s));
+  s->context = context;
+  return WEFT_OK;
+}
+
+static weft_status talk(Sample *s) {
+  int64_t context;
+  TRY(sample_chat_open(s, &context));
+  TRY(open_run(s, context));
+  return sample_chat(s);
+}
+
 static weft_status sample(Sample *s, Arena *arena) {
   Job *j = &s->job;
-  int64_t context = 0;
   TRY(job_start(j, s->cli, arena, s->cli->arg[0]));
   if (launched_ranks() > 1)
     return err_set(&j->e, WEFT_EUSAGE,
@@ -246,22 +285,16 @@ static weft_status sample(Sample *s, Arena *arena) {
                    "but a launcher has started %d processes: start it without one",
                    launched_ranks());
   if (!s->cli->chat) TRY(refuse_chat_options(s));
+  s->plan = j->plan;
   s->bytes = j->plan.data.kind == DATA_TEXT;
+  if (s->cli->weights) s->weights = tokenizer_folder(arena, s->cli->weights);
   TRY(read_choice(s));
   TRY(open_tokenizer(s));
-  if (!s->cli->chat) TRY(read_prompts(s, &context));
+  if (!s->cli->chat) TRY(read_prompts(s));
   TRY(read_end(s));
-  if (s->cli->chat) TRY(sample_chat_open(s, &context));
-  TRY(job_decode(j, context));
-  TRY(check_prompts(s));
-  s->logits = NEW_N(arena, float, j->compiled->vocab);
-  s->room = NEW_N(arena, int32_t, j->compiled->vocab);
-  s->had = NEW_N(arena, int32_t, context);
-  RunOptions o = {.threads = MAX((int)s->cli->threads, 0), .stop = s->cli->stop};
-  TRY(run_open(&j->plan, j->compiled, &o, &s->run, &j->e));
-  TRY(fill(s));
-  if (s->cli->chat) return sample_chat(s);
+  if (s->cli->chat) return talk(s);
   for (int i = 0; i < s->n; i++) {
+    TRY(open_run(s, s->one[i].context));
     if (!s->cli->json && !s->cli->quiet) sample_print_prompt(s, &s->one[i]);
     TRY(sample_generate(s, &s->one[i]));
   }
@@ -271,7 +304,12 @@ static weft_status sample(Sample *s, Arena *arena) {
 int verb_sample(Cli *cli, Arena *arena) {
   Sample s = {.cli = cli};
   weft_status st = sample(&s, arena);
-  int code = job_end(&s.job, cli, st, cli->chat ? sample_chat_json : json_result, &s);
+  bool any = cli->chat ? sample_chat_any(&s) : s.n && s.one[0].done;
+  int code = job_end_part(&s.job, cli, st,
+                          !any        ? NULL
+                          : cli->chat ? sample_chat_json
+                                      : json_result,
+                          &s);
   for (int i = 0; i < s.n; i++) text_free(&s.one[i].text);
   sample_chat_close(&s);
   run_close(s.run);

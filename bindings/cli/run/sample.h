@@ -6,21 +6,29 @@
 #include "vm/run/sampler.h"
 #include "vm/text/tokenizer.h"
 
+/* Tokens of a continuation where --max-tokens does not say how many. */
+enum { SAMPLE_MORE = 100 };
+
 /* A prompt and its continuation. */
 typedef struct One {
   int32_t *token;
   int64_t prompt, n, most; /* lengths in tokens; most: the limit */
+  int64_t context;         /* of the programs that it is run by */
   Text text;               /* the continuation, if tokens are text */
-  const char *ended;       /* "length", "eos" or "stop" */
+  const char *ended;       /* "length", "eos" or "stop", */
+  bool done;               /* once nothing has failed before it did */
 } One;
 
 typedef struct Sample {
   Job job;
   const Cli *cli;
-  Run *run;
+  Plan plan;             /* as it was loaded: that of the job is for one token */
+  Run *run;              /* NULL before the first text */
+  int64_t context;       /* that it has room for */
   bool bytes;            /* tokens are bytes */
   Tokenizer *tok;        /* the tokenizer, or NULL: only ids are known */
   const char *tokenizer; /* its file, or NULL */
+  const char *weights;   /* the folder of --weights, or NULL */
   One *one;
   int n;
   float *logits;
@@ -31,6 +39,11 @@ typedef struct Sample {
   SampleEnd end;
   struct SampleChat *chat;
 } Sample;
+
+/* ---- sample.c ---- */
+/* The settings with which the plan trains on so many tokens, for messages: "--set
+ * batch.seq=N", with more where it must be rounded up, or said twice. */
+const char *sample_room(const Sample *s, int64_t tokens);
 
 /* ---- sample_decode.c ---- */
 /* Prints the prompt as it was tokenized. */
@@ -45,6 +58,7 @@ void sample_json(Json *out, const Sample *s, const One *o);
 weft_status sample_chat_open(Sample *s, int64_t *context);
 /* Answers one question after the other. */
 weft_status sample_chat(Sample *s);
+bool sample_chat_any(const Sample *s);      /* whether a question was answered */
 void sample_chat_json(Json *out, void *ud); /* of the Sample */
 void sample_chat_close(Sample *s);
 

@@ -118,7 +118,8 @@ static weft_status read_conversation(Sample *s, Turn *t) {
   Job *j = &s->job;
   One *o = &t->one;
   TokenIds ids = {0};
-  int64_t trained = s->chat->context;
+  int64_t trained = s->chat->context,
+          more = cli->max_tokens > 0 ? cli->max_tokens : SAMPLE_MORE;
   TRY(chat_talk(&s->chat->template, "ask", t->question, strlen(t->question),
                 &s->chat->text, &j->e));
   weft_status st =
@@ -126,10 +127,10 @@ static weft_status read_conversation(Sample *s, Turn *t) {
   int64_t n = (int64_t)ids.n;
   if (st == WEFT_OK && n >= trained)
     st = err_set(
-        &j->e, WEFT_EUSAGE,
+        &j->e, WEFT_EPLAN,
         "the conversation has %lld tokens with this question, and the plan trains "
-        "on %lld (batch.seq)",
-        (long long)n, (long long)trained);
+        "on %lld (batch.seq; %s has room for %lld more)",
+        (long long)n, (long long)trained, sample_room(s, n + more), (long long)more);
   if (st == WEFT_OK) {
     o->most = cli->max_tokens > 0 ? MIN(n + cli->max_tokens, trained) : trained;
     o->token = NEW_N(j->arena, int32_t, o->most);
@@ -224,10 +225,15 @@ weft_status sample_chat(Sample *s) {
                  "no question: give --prompt TEXT, or lines on the standard input");
 }
 
+bool sample_chat_any(const Sample *s) {
+  return s->chat && s->chat->first && s->chat->first->one.done;
+}
+
 void sample_chat_json(Json *out, void *ud) {
   const Sample *s = ud;
   json_open(out, "turns", '[');
   for (const Turn *t = s->chat->first; t; t = t->next) {
+    if (!t->one.done) continue;
     json_open(out, NULL, '{');
     sample_json(out, s, &t->one);
     json_str(out, "question", t->question);
