@@ -221,6 +221,59 @@ START_TEST(many_streams) {
 }
 END_TEST
 
+/* Losses of sources are one sum, wherever the rows of each cross entropy are. */
+START_TEST(two_cross_entropies) {
+  ck_assert_int_eq(
+      process_run(10, "cp " WEFT_SOURCE_DIR "/tests/run/two_losses.lua two.lua").code, 0);
+  Outcome o = process_run(60, "$weft run two.lua --threads 1 --quiet");
+  ck_assert_msg(o.code == 0, "%s", o.err);
+  double alone = member("two.lua", "--ckpt two --set mesh.tp=1", "cross_entropy");
+  ck_assert_double_gt(alone, 0);
+  for (int order = 1; order <= 2; order++)
+    ck_assert_double_eq_tol(
+        member("two.lua", arena_printf(scratch_arena, "--ckpt two -D order=%d", order),
+               "cross_entropy"),
+        alone, 2e-6 * alone);
+}
+END_TEST
+
+/* Data without an end have as many batches as --batches says; of others tokens that fill
+ * no sequence are told. */
+START_TEST(data_without_an_end_and_the_end_of_data) {
+  train("log", "");
+  static const struct {
+    const char *more;
+    int64_t batches;
+  } endless[] = {{"--batches 20", 20}, {"--set train.eval_batches=3", 3}};
+  for (int i = 0; i < LEN(endless); i++) {
+    Outcome o = process_run(60, EVAL "--ckpt ck --set 'data=weft.synthetic {}' %s",
+                            endless[i].more);
+    json_t *r = result(&o);
+    int64_t n = endless[i].batches;
+    ck_assert_int_eq(json_integer_value(json_object_get(r, "batches")), n);
+    ck_assert_int_eq(json_integer_value(json_object_get(r, "tokens")), n * 8 * 16);
+    json_decref(r);
+  }
+  static const char *const bytes[] = {"0123456789", "01234"};
+  for (int i = 0; i < 2; i++) {
+    Text t = {0};
+    for (int k = 0; k < 30; k++) text_add(&t, "0123456789abcdef");
+    text_add(&t, bytes[i]);
+    text_add(&t, bytes[i]);
+    scratch_put("c.txt", t.s, t.n);
+    Outcome o = process_run(60, EVAL "--ckpt ck --set 'data=weft.text \"c.txt\"'");
+    json_t *r = result(&o);
+    ck_assert_int_eq(json_integer_value(json_object_get(r, "tokens")),
+                     ((int64_t)t.n - 1) / 16 * 16);
+    const char *told = arena_printf(scratch_arena, "%d of %d tokens are left out",
+                                    (int)t.n % 16, (int)t.n);
+    ck_assert_msg(!strstr(o.err, told) == ((int)t.n % 16 <= (int)t.n / 100), "%s", o.err);
+    json_decref(r);
+    text_free(&t);
+  }
+}
+END_TEST
+
 /* A model whose loss is made of other ops tells no cross entropy. */
 START_TEST(no_perplexity_of_other_losses) {
   static const char own[] =
@@ -320,6 +373,8 @@ Suite *eval_suite(void) {
   tcase_add_test(tc, of_which_data);
   tcase_add_test(tc, perplexity_is_of_cross_entropy);
   tcase_add_test(tc, many_streams);
+  tcase_add_test(tc, two_cross_entropies);
+  tcase_add_test(tc, data_without_an_end_and_the_end_of_data);
   tcase_add_test(tc, of_another_file);
   tcase_add_test(tc, no_perplexity_of_other_losses);
   tcase_add_test(tc, only_parameters_are_kept);

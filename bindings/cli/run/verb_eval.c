@@ -53,6 +53,19 @@ static weft_status open_parameters(Evaluation *v) {
 
 /* ---- data ---- */
 
+/* Tokens at the ends of streams that fill no window: told where they are more than one in
+ * a hundred. */
+static void tell_of_ends(Evaluation *v, const Data *d) {
+  const Plan *p = &v->job.plan;
+  int64_t all = data_tokens(d), rest = all - data_windows(d) * p->batch.seq;
+  if (p->packed.size || rest <= all / 100) return;
+  verb_warns(
+      v->cli, &v->job,
+      "%lld of %lld tokens are left out: a sequence has batch.seq = %lld, and what "
+      "is at the end of a stream fills none",
+      (long long)rest, (long long)all, (long long)p->batch.seq);
+}
+
 /* What is divided by sequences or pairs is measured on whole steps, a blend up to where a
  * stream of it begins anew. */
 static void tell_left_out(Evaluation *v, int64_t once, int64_t step) {
@@ -60,6 +73,7 @@ static void tell_left_out(Evaluation *v, int64_t once, int64_t step) {
   int64_t all = data_windows(d), rest = all - once;
   int ends = 0;
   if (v->cli->quiet || !is_rank0(v->cli)) return;
+  tell_of_ends(v, d);
   data_once(d, &ends);
   if (rest)
     verb_warns(v->cli, &v->job,
@@ -83,7 +97,7 @@ static weft_status open_data(Evaluation *v) {
   int64_t once = data_once(s->val, NULL), step = j->plan.batch.global;
   bool whole = once >= step && j->plan.loss.per != LOSS_PER_TOKENS;
   int64_t all = once ? (once + (whole ? 0 : step - 1)) / step : j->plan.eval_batches;
-  bool limited = v->cli->batches > 0 && v->cli->batches <= all;
+  bool limited = v->cli->batches > 0 && (!once || v->cli->batches <= all);
   v->batches = limited ? v->cli->batches : all;
   if (!limited) tell_left_out(v, once, whole ? step : 0);
   return WEFT_OK;
