@@ -104,7 +104,7 @@ void reasons_push(lua_State *L, weft_status st, const Diags *d, const weft_error
     lua_rawseti(L, -2, i + 1);
   }
   if (plan) {
-    report_text(d, false, t);
+    report_text(d, REPORT_CODES, t);
   } else {
     push_error(L, e, t);
     lua_rawseti(L, -2, 1);

@@ -21,7 +21,7 @@ typedef struct ScriptHost {
   void (*progress)(void *ud, const char *line);
   void *ud;
   bool *swept; /* set to true by the first sweep; may be NULL */
-  /* Files of the first sweep, unless it names files itself. */
+  /* Files of the first sweep, which must name none for the same itself. */
   const char *csv, *jsonl, *resume;
   Text *json;              /* gets the result of the first sweep, as one line of JSON */
   const char *const *data; /* folders of --data, NULL-terminated */

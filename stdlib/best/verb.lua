@@ -3,8 +3,8 @@
 local best, plan_file, space = use "best/best", use "best/plan_file", use "best/space"
 local asks_of, draft, of_text = use "plan_asks", use "plan_draft", use "plan_of_text"
 local report = use "reports/best"
-local quote, shown = use "import/quote", use "shown"
-local text = use "reports/text"
+local quote, screen, shown = use "import/quote", use "fits/screen", use "shown"
+local text, weft = use "reports/text", use "weft"
 local format = string.format
 
 local NUMBERS = { clock = true, keep = true, threads = true, memory = true }
@@ -49,22 +49,22 @@ local function options(args)
   return o
 end
 
+-- Where there is not even a draft, loading the plan says all that is wrong with it.
 local function load(args)
   if args.folder then failf("%s is a folder, not a plan", shown(args.file)) end
-  local plan, why = draft(args.file, { set = assignments(args.set, "field=value"),
-                                       define = assignments(args.define, "name=value") })
+  local given = { set = assignments(args.set, "field=value"), define = assignments(args.define, "name=value") }
+  local plan, why = draft(args.file, given)
+  if plan then return plan end
+  plan, why = weft.load(args.file, given)
   if plan then return plan end
   if not why[1] or not why[1].code then error(why, 0) end
   return nil, why
 end
 
--- Reasons as weft check prints them, as far as a line says them.
+-- Reasons as weft check prints them.
 local function wrong(why)
   local out = {}
-  for i, x in ipairs(why) do
-    out[i] = format("%s:%s error: plan.%s: %s", x.file and shown(x.file) or "", x.line and x.line .. ":" or "",
-      x.path or "", x.message)
-  end
+  for i, x in ipairs(why) do out[i] = screen.reason(x, "error") end
   out[#out + 1] = ""
   return { ok = false, text = table.concat(out, "\n"), errors = why }
 end
@@ -117,7 +117,7 @@ return function(args)
   local o = options(args)
   o.plan = plan
   if not asks_of(plan).gpu then -- an error of the plan, as weft sim has it
-    return wrong { { file = args.file, path = "cluster", severity = "error",
+    return wrong { { file = args.file, path = "cluster", severity = "error", code = "required",
                      message = "the clock needs the GPU: cluster = \"h100-sxm\", or figures of your own" } }
   end
   if args.output then plan_file.check(plan.spec, true) end

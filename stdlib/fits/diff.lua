@@ -173,6 +173,7 @@ return function(args)
   for i, row in ipairs(rows) do json.figures[i] = { name = row.name, from = row[1], to = row[2] } end
   local tight = {}
   json.from_fits, json.to_fits = fits(a, args.file, tight), fits(b, b_name, tight)
+  json.unknown = why
   json.same = #fields == 0 and #rows == 0
   return { ok = json.same, text = screen(fields, rows, why, tight), json = json }
 end

@@ -28,7 +28,7 @@ local function names_gpu(spec)
 end
 
 -- The plan of a file, or nil and the reasons; the GPU that was assumed, if any; and what makes it a
--- draft.
+-- draft. Where there is not even that, loading the plan says all that is wrong with it.
 local function load_plan(args)
   if args.model then
     fail(string.format("%s is a plan, which has its model: --model is for settings that name none",
@@ -38,8 +38,8 @@ local function load_plan(args)
   for key, value in next, assignments(args.words) do set[key] = value end
   if args.world then set["mesh.world"] = tostring(args.world) end
   local function draft() return plan_draft(args.file, { set = set, define = define }) end
-  local drafted, why = draft()
-  if not drafted then return nil, why end
+  local drafted = draft()
+  if not drafted then return weft.load(args.file, { set = set, define = define }) end
   local assumed = nil
   if args.gpu or not names_gpu(drafted.spec) then
     set[gpu_field(drafted.spec)] = args.gpu or USUAL_GPU
@@ -94,13 +94,14 @@ local function reasons_or_raise(why)
   return why
 end
 
--- Layouts near what a plan asks for; nil: it does not say for how many ranks.
-local function look_around(plan, world)
+-- Looks for layouts near what a plan asks for, if it says for how many ranks.
+local function look_around(r, plan, world)
   local was = plan_asks(plan)
   was.world = world or was.world
-  if was.world < 1 or not was.room then return nil end
+  if was.world < 1 or not was.room then return end
   for _, axis in ipairs { "tp", "pp", "cp", "ep" } do was[axis] = math.max(was[axis], 1) end
-  return nearest(plan, was), was.world
+  r.nearest, r.interrupted = nearest(plan, was)
+  r.world = was.world
 end
 
 -- Fields that another layout may set right.
@@ -118,7 +119,7 @@ local function wrong(r, why)
   r.verdict, r.errors = "wrong", {}
   for i, one in ipairs(reasons_or_raise(why)) do r.errors[i] = one end
   local draft = is_about_layout(r.errors) and r.draft and r.draft()
-  if draft then r.nearest, r.world = look_around(draft) end
+  if draft then look_around(r, draft) end
   if r.relate then r.relate(r.errors) end
   return r
 end
@@ -147,7 +148,7 @@ local function judge(r, plan)
   table.sort(r.rank.classes, function(a, b) return a.bytes > b.bytes end)
   r.bubble = plan:schedule().bubble
   r.verdict = verdict(r, memory)
-  if r.verdict == "too_large" then r.nearest, r.world = look_around(plan, r.facts.world) end
+  if r.verdict == "too_large" then look_around(r, plan, r.facts.world) end
   return r
 end
 
@@ -175,5 +176,5 @@ end
 return function(args)
   local r = report(args)
   return { ok = r.verdict == "fits" or r.verdict == "tight", text = screen.text(r), json = screen.json(r),
-           page = args.html and page(r, args, plan_text(r, args)) or nil }
+           page = args.html and page(r, args, plan_text(r, args)) or nil, interrupted = r.interrupted }
 end

@@ -2,8 +2,7 @@
 -- can run: sizes of the mesh, the microbatch and recomputation are varied at the same number of
 -- ranks, fewest changed fields first, and judged by weft.sweep. If none fits, the fewest times as
 -- many ranks on which one does.
-local divisors = use "fits/divisors"
-local weft = use "weft"
+local divisors, sweep = use "fits/divisors", use "sweep/sweep"
 local gib = 1 << 30
 local most_changes, most_times, kept = 3, 64, 3
 
@@ -137,23 +136,23 @@ local function count_own(plan, was, point) return (select(3, changes_of(plan, wa
 -- Whether the dp that is written is none that the other sizes leave.
 local function is_dp_wrong(was) return was.dp > 0 and was.dp * was.tp * was.pp * was.cp ~= was.world end
 
--- The best plans of `world` ranks with exactly `n` changes, nearest first; nil: none.
+-- The best plans of `world` ranks with exactly `n` changes, nearest first; nil: none. What Ctrl-C
+-- has cut says of none that it does not fit.
 local function judge(plan, was, world, n)
   local list = meshes(plan, was, world, n)
   if #list == 0 then return nil end
   local over = { { "mesh", table.unpack(list) }, { "batch.micro", table.unpack(micros(plan)) } }
   local again = recomputes(plan.spec)
   if again then over[3] = { "recompute", table.unpack(again) } end
-  local room = was.room / gib
-  local ok, rows = pcall(weft.sweep, {
-    plan = plan, over = weft.grid(over), max_gib = room, keep = kept,
+  local rows = sweep({
+    plan = plan, over = over, max_gib = was.room / gib, keep = kept,
     where = function(point) return count_own(plan, was, point) == n end,
     score = function(row)
       local _, far = changes_of(plan, was, row)
-      return far * 1e12 + row.step_ms
+      return far * 1e12 + (row.step_ms or 0) -- nil: the cluster lacks a figure that times need
     end,
-  })
-  if not ok then return nil end
+  }, true)
+  if rows.interrupted then return {}, true end
   local found = {}
   for i, row in ipairs(rows) do
     found[i] = { changes = (changes_of(plan, was, row)), world = world, peak = math.floor(row.peak_gib * gib),
@@ -164,17 +163,18 @@ end
 
 -- Plans that fit, as { changes =, world =, peak =, bubble =, step_ms = }; there may be none. `was` is
 -- what the plan asks for: world, tp, pp, cp, ep, dp (0: not written), and the bounds node, layers,
--- experts and room.
+-- experts and room. And whether Ctrl-C has ended the search, which then has found none.
 return function(plan, was)
+  if was.room <= 0 then return {} end
   for n = is_dp_wrong(was) and 0 or 1, most_changes do
-    local found = judge(plan, was, was.world, n)
-    if found then return found end
+    local found, cut = judge(plan, was, was.world, n)
+    if found then return found, cut end
   end
   local times = 2
   while times <= most_times do
     for n = 0, most_changes - 1 do
-      local found = judge(plan, was, was.world * times, n)
-      if found then return found end
+      local found, cut = judge(plan, was, was.world * times, n)
+      if found then return found, cut end
     end
     times = times * 2
   end

@@ -52,7 +52,7 @@ local function add_figures(out, r)
       r.assumed_gpu and "; assumed, --gpu NAME says another" or "")
   say("proof", "no deadlock: %s and %s on %s", text.plural(f.proof.transfers, "transfer"),
       text.plural(f.proof.collectives, "collective"), text.plural(f.proof.communicators, "communicator"))
-  say("bubble", "%.1f %% of the pipeline's time", r.bubble * 100)
+  say("bubble", "%.1f %% of the pipeline's time, if every action took a unit", r.bubble * 100)
 end
 
 local function by_what(list)
@@ -90,7 +90,7 @@ end
 function screen.place(one)
   if one.from then return one.from .. ": " end
   if one.file then
-    return one.line and string.format("%s:%d: ", one.file, one.line) or one.file .. ": "
+    return one.line and string.format("%s:%d: ", shown(one.file), one.line) or shown(one.file) .. ": "
   end
   return one.place and one.place .. ": " or ""
 end
@@ -98,7 +98,7 @@ end
 -- As weft check has them.
 function screen.path(one)
   if not one.path or one.path == "" then return "" end
-  return (string.find(one.path, "^%[") and "plan" or "plan.") .. one.path .. ": "
+  return (string.find(one.path, "^%[") and "plan" or "plan.") .. shown(one.path) .. ": "
 end
 
 function screen.suggested(text)
@@ -107,14 +107,21 @@ function screen.suggested(text)
   return string.format(word and " (did you mean \"%s\"?)" or " (%s)", shown(text))
 end
 
+function screen.code(one) return one.code and string.format(" [%s]", one.code) or "" end
+
+-- A reason as weft check prints it; `what`: if it has no severity.
+function screen.reason(one, what)
+  return string.format("%s%s: %s%s%s%s", screen.place(one), one.severity or what, screen.path(one),
+                       one.message or one.text, screen.suggested(one.suggestion), screen.code(one))
+end
+
 local function add_reasons(out, list, what, most)
   for i, one in ipairs(list) do
     if i > most then
       out[#out + 1] = string.format("and %d more", #list - most)
       break
     end
-    out[#out + 1] = string.format("%s%s: %s%s%s", screen.place(one), one.severity or what, screen.path(one),
-                                  one.message or one.text, screen.suggested(one.suggestion))
+    out[#out + 1] = screen.reason(one, what)
   end
 end
 
@@ -127,11 +134,16 @@ function screen.changes(layout)
   return #parts > 0 and table.concat(parts, ", ") or "the same layout"
 end
 
+function screen.no_layout(r)
+  return r.interrupted and "the search for layouts that fit was interrupted"
+    or "no layout of these ranks fits, nor of up to 64 times as many"
+end
+
 local function add_nearest(out, r)
   if not r.nearest then return end
   local found = r.nearest
   if #found == 0 then
-    out[#out + 1] = "no layout of these ranks fits, nor of up to 64 times as many"
+    out[#out + 1] = screen.no_layout(r)
     return
   end
   local same, ranks = found[1].world == r.world, text.plural(r.world, "rank")
@@ -166,8 +178,9 @@ end
 local function reasons_json(list)
   local out = {}
   for i, one in ipairs(list) do
-    out[i] = { message = one.message or one.text, path = one.path or one.key, place = one.from or one.place,
-               file = one.file, line = one.line, severity = one.severity, suggestion = one.suggestion }
+    out[i] = { code = one.code, message = one.message or one.text, path = one.path or one.key,
+               place = one.from or one.place, file = one.file, line = one.line, severity = one.severity,
+               suggestion = one.suggestion }
   end
   return out
 end
@@ -181,7 +194,7 @@ function screen.json(r)
     out.settings = { system = json.system, translated = #json.translated, no_effect = #json.no_effect,
                      not_expressible = json.not_expressible, assumed = json.assumed }
   end
-  out.nearest = {}
+  out.nearest, out.interrupted = {}, r.interrupted or nil
   for i, one in ipairs(r.nearest or {}) do
     out.nearest[i] = { changes = one.changes, world = one.world, peak_bytes = one.peak,
                        bubble = one.bubble, step_ms = one.step_ms }

@@ -35,7 +35,7 @@ local function figures(r, d)
     figure("step", format("%s tokens", text.count(f.global * f.seq)),
       format("%s of %d, %s", text.plural(f.global, "sequence"), f.seq, text.plural(f.microbatches, "microbatch"))),
     time_figures(d.sim),
-    figure("bubble", format("%.1f %%", 100 * r.bubble), f.schedule),
+    figure("bubble", format("%.1f %%", 100 * r.bubble), f.schedule .. ", if every action took a unit"),
     figure("deadlock", "none: proven", format("%s transfers, %s collectives", text.count(f.proof.transfers),
       text.count(f.proof.collectives))))
 end
@@ -59,7 +59,8 @@ local function reason(one, lines)
   local severity = one.severity == "warning" and "warning" or "error"
   return el("li", { class = severity }, el("strong", nil, severity),
     own and el("a", { href = "#L" .. one.line }, "line " .. one.line) or place ~= "" and el("code", nil, place),
-    " ", el("code", nil, (string.gsub(screen.path(one), ": $", ""))), " ", el("span", nil, one.message or one.text, screen.suggested(one.suggestion)))
+    " ", el("code", nil, (string.gsub(screen.path(one), ": $", ""))), " ", el("span", nil, one.message or one.text, screen.suggested(one.suggestion),
+      screen.code(one)))
 end
 
 local function reasons(r, lines)
@@ -75,7 +76,7 @@ local function nearest(r)
   if not r.nearest then return nil end
   if #r.nearest == 0 then
     return html.section("nearest", "Layouts that fit",
-      el("p", nil, "No layout of these ranks fits, nor of up to 64 times as many."))
+      el("p", nil, (string.gsub(screen.no_layout(r), "^%l", string.upper)), "."))
   end
   local rows = {}
   for i, one in ipairs(r.nearest) do

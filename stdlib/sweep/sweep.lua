@@ -38,17 +38,21 @@ local function read_score(o)
     or "")
 end
 
--- The files that the command line names are those of the first sweep.
+-- The files that the command line names are those of the first sweep. None of two files for one
+-- thing is left out without a word.
 local function read_files(o)
   local host, files = core.files(), {}
   for _, key in ipairs { "csv", "jsonl", "resume" } do
     files[key] = want(o, key, { "string" }, "the name of a file")
   end
-  if host and host.used then
-    failf("the files of the command line are those of the first sweep; name those of "
-      .. "others with csv =, jsonl = and resume =")
+  if host and not host.used then
+    for key, name in next, host do
+      if files[key] then
+        failf("%s = is in the script, and --%s on the command line: name the file in one of them", key, key)
+      end
+      files[key] = name
+    end
   end
-  for key, name in next, host or {} do files[key] = files[key] or name end
   if files.jsonl and files.resume then
     failf "resume goes on with its own file; leave out jsonl"
   end
@@ -129,7 +133,7 @@ local function choose(r, shield)
     for point = 0, r.grid.points - 1 do
       if shield:call(r.where, grid.strict_point(r.grid, point)) then todo[#todo + 1] = point end
     end
-    if #todo == 0 then
+    if #todo == 0 and not r.may_be_none then
       failf("where() leaves none of %s", text.plural(r.grid.points, "point"))
     end
   end
@@ -348,12 +352,16 @@ local function clock_rows(r, points)
   end)
 end
 
-return function(o)
+-- `may_be_none`, of callers in the library: that no point is a plan is an answer, without rows, and
+-- no error.
+return function(o, may_be_none)
   expected(o, "table", "sweep")
   local r = read_options(o)
+  r.may_be_none = may_be_none
   check_files(r)
   local shield <close> = core.shield()
   choose(r, shield)
+  if r.asked == 0 then return {} end
   local sizes = {}
   for i, x in ipairs(r.grid) do sizes[i] = x.n end
   local points <close> = core.points(sizes, r.todo or r.grid.points, r.max_gib)
@@ -366,7 +374,7 @@ return function(o)
   r.points, r.resumed = r.grid.points, rows and rows.resumed or 0
   r.seconds = run(r, shield, points, rows)
   for key, v in next, points:counts() do r[key] = v end
-  if r.legal == 0 and not r.interrupted then
+  if r.legal == 0 and not r.interrupted and not may_be_none then
     local out = { "weft.sweep: " .. (r.asked == 1 and "the point is no plan" or format("none of the %d points is a plan", r.asked)) }
     error(table.concat(print.reasons(r, out), "\n"), 0)
   end

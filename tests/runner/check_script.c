@@ -81,7 +81,7 @@ START_TEST(exit_codes_of_plans) {
                  "            batch = { gobal = 8, seq = 16 } }\n");
   expect("bad.lua", 1, "",
          "weft: bad.lua:2: error: plan.batch.gobal: unknown field (did you mean "
-         "\"global\"?)\n  1 error\n  stack traceback:\n");
+         "\"global\"?) [unknown-field]\n  1 error\n  stack traceback:\n");
   put("file.lua", "assert(require 'weft'.load 'none.lua')\n");
   expect("file.lua", 2, "", "weft: none.lua: error: cannot be opened");
   put("loop.lua",

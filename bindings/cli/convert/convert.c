@@ -228,7 +228,7 @@ static void give(lua_State *L, Convert *c) {
   lua_settop(L, result);
   if (files && c->st != WEFT_OK) return; /* the text says that they are there */
   lua_getfield(L, -1, "interrupted");
-  if (lua_toboolean(L, -1) && c->st == WEFT_OK) c->st = WEFT_EINTR;
+  if (lua_toboolean(L, -1) && (c->st == WEFT_OK || !ok)) c->st = WEFT_EINTR;
   lua_settop(L, result);
   if (cli->html) write_page(L, c);
   if (cli->json) {
