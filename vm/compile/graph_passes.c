@@ -9,16 +9,22 @@
 #include "graph_passes.h"
 
 #include "vm/code/unfold_layers.h"
+#include "vm/graph/graph_json.h"
 #include "vm/rewrite/fp8_linears.h"
 #include "vm/rewrite/rewrite_passes.h"
 #include "vm/rewrite/recompute.h"
 #include "vm/base/budget.h"
 #include "vm/base/strict.h"
 
+/* If `dump` has the letter; a capital one asks for JSON. */
 static void dump(const CompileInput *in, char letter, const char *pass, const Graph *g) {
-  if (!in->dump || !in->dump_out || !strchr(in->dump, letter)) return;
-  text_printf(in->dump_out, "; after %s\n", pass);
-  graph_dump(g, in->dump_out);
+  if (!in->dump || !in->dump_out) return;
+  if (strchr(in->dump, letter)) {
+    text_printf(in->dump_out, "; after %s\n", pass);
+    graph_dump(g, in->dump_out);
+  } else if (strchr(in->dump, letter - 'a' + 'A')) {
+    graph_json(g, NULL, &(Json){.out = in->dump_out, .pretty = true});
+  }
 }
 
 /* Checks the invariants of the graph between two passes, when strict checking is on. */

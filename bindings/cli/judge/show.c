@@ -7,6 +7,7 @@
 
 #include "bindings/api/api.h"
 #include "bindings/schedule/schedule_csv.h"
+#include "vm/graph/graph_json.h"
 
 typedef struct Topic Topic;
 typedef struct Shown {
@@ -15,6 +16,7 @@ typedef struct Shown {
   const Topic *topic; /* NULL: the overview */
   int rank;           /* -1: not given */
   bool offsets;
+  Text graph; /* what job_compile has dumped, for json_graph */
   ScheduleView view;
 } Shown;
 
@@ -31,37 +33,12 @@ static void text_graph(Shown *w, Text *out) {
 
 static void text_logical(Shown *w, Text *out) { graph_dump(w->job->graph, out); }
 
-static void json_tensor(const Graph *g, Tid t, Json *out) {
-  char label[96];
-  json_open(out, NULL, '{');
-  json_open(out, "dims", '[');
-  for (int k = 0; k < g->t.at[t].ndim; k++) json_int(out, NULL, g->t.at[t].dim[k].size);
-  json_close(out, ']');
-  json_str(out, "dtype", dtype_name((DType)g->t.at[t].dtype));
-  json_str(out, "name", tensor_label(g, t, label));
-  json_close(out, '}');
+/* The same graph as JSON, which was dumped as that. */
+static void json_graph(Shown *w, Json *out) {
+  json_raw(out, "ops", w->graph.s, w->graph.n);
 }
 
-static void json_graph(Shown *w, Json *out) {
-  const Graph *g = w->job->graph;
-  json_open(out, "ops", '[');
-  for (int i = 0; i < g->op.n; i++) {
-    const Op *op = &g->op.at[i];
-    json_open(out, NULL, '{');
-    json_open(out, "in", '[');
-    for (int k = 0; k < op->nin; k++) json_tensor(g, op->in[k], out);
-    json_close(out, ']');
-    json_int(out, "line", op->line);
-    json_str(out, "name", op->name);
-    json_str(out, "op", op_info[op->code].name);
-    json_open(out, "out", '[');
-    for (int k = 0; k < op->nout; k++) json_tensor(g, op->out[k], out);
-    json_close(out, ']');
-    json_str(out, "unit", op->unit >= 0 ? g->unit.at[op->unit].name : NULL);
-    json_close(out, '}');
-  }
-  json_close(out, ']');
-}
+static void json_logical(Shown *w, Json *out) { graph_json(w->job->graph, "ops", out); }
 
 /* ---- schedule ---- */
 
@@ -121,7 +98,7 @@ static const Topic topics[] = {
 static const Topic csv[] = {
     {"schedule", NEED_SCHEDULE, text_csv, json_schedule, false},
     {"schedule", NEED_SCHEDULE, text_comms, json_schedule, false}};
-static const Topic logical = {"graph", NEED_GRAPH, text_logical, json_graph, false};
+static const Topic logical = {"graph", NEED_GRAPH, text_logical, json_logical, false};
 
 /* Without a topic these are shown, in this order; JSON has its keys in alphabetical
  * order. */
@@ -176,8 +153,9 @@ static weft_status build(Shown *w, const Cli *cli) {
   TRY(job_mesh(j, 0));
   if (need == NEED_GRAPH) return job_graph(j);
   if (need == NEED_SCHEDULE) return schedule_view(&w->view, j, cli);
-  if (w->topic && w->topic->text == text_graph && !cli->json) j->dump = "r";
+  if (w->topic && w->topic->text == text_graph) j->dump = cli->json ? "R" : "r";
   if (need == NEED_COMPILED) TRY(job_compile(j));
+  if (j->dump && cli->json) w->graph = j->dumped, j->dumped = (Text){0};
   return w->topic ? WEFT_OK : schedule_view(&w->view, j, cli);
 }
 
@@ -264,5 +242,7 @@ int verb_show(Cli *cli, Arena *arena) {
     st = print_result(&shown);
   else if (table && !cli->json)
     print_result(&shown);
-  return job_end(j, cli, st, json_result, &shown);
+  int code = job_end(j, cli, st, json_result, &shown);
+  text_free(&shown.graph);
+  return code;
 }
