@@ -166,28 +166,32 @@ static weft_status judge_memory(Passes *w, PointRow *row) {
   return WEFT_OK;
 }
 
-static void judge_costs(const Passes *w, PointRow *row) {
+/* What ranks do in a step, all its rounds, and when. */
+typedef struct WholeStep {
+  Schedule s;
+  Timeline when;
+} WholeStep;
+
+static weft_status step_of(const Passes *w, WholeStep *out) {
+  Judge *j = ((Point *)w->ud)->j;
+  int64_t rounds = w->in.plan->batch.rounds;
+  *out = (WholeStep){w->schedule->s, w->schedule->when};
+  if (rounds <= 1) return WEFT_OK;
+  out->s = schedule_of_step(&w->schedule->s, (int)rounds, j->arena);
+  return timeline_run(&out->s, TIMELINE_UNIT, j->arena, &out->when, &j->e);
+}
+
+static void judge_costs(const Passes *w, const WholeStep *step, PointRow *row) {
   const Lives *l = w->made;
   Arena *scratch = ((Point *)w->ud)->j->scratch;
   arena_reset(scratch);
   Estimate e = estimate(w->costs, l ? l->step : NULL, w->in.plan, &w->mesh,
-                        row->microbatches, &w->schedule->s, &w->schedule->when, scratch);
+                        row->microbatches, &step->s, &step->when, scratch);
   row->tp = e.tp, row->cp = e.cp, row->ep = e.ep, row->dp_bytes = e.dp, row->pp = e.pp;
   row->ep_even = e.ep_even;
   row->flops = e.flops, row->recomputed = e.recomputed;
   row->seconds = e.seconds;
   row->even = e.even;
-}
-
-static weft_status judge_bubble(const Passes *w, const Plan *plan, PointRow *row) {
-  Timeline t = w->schedule->when;
-  if (plan->batch.rounds > 1) {
-    Arena *a = w->in.arena;
-    Schedule step = schedule_of_step(&w->schedule->s, (int)plan->batch.rounds, a);
-    TRY(timeline_run(&step, TIMELINE_UNIT, a, &t, w->e));
-  }
-  row->bubble = timeline_bubble(&t);
-  return WEFT_OK;
 }
 
 static weft_status judge(Point *p, const int *choice, int n, PointRow *row) {
@@ -203,10 +207,12 @@ static weft_status judge(Point *p, const int *choice, int n, PointRow *row) {
               .ranks = make_lives,
               .find = find_pass,
               .ud = p};
+  WholeStep step;
   TRY(passes_stages(&w));
-  TRY(judge_bubble(&w, plan, row));
+  TRY(step_of(&w, &step));
+  row->bubble = timeline_bubble(&step.when);
   TRY(judge_memory(&w, row));
-  if (row->state == POINT_OK) judge_costs(&w, row);
+  if (row->state == POINT_OK) judge_costs(&w, &step, row);
   return WEFT_OK;
 }
 

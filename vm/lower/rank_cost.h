@@ -95,8 +95,8 @@ typedef struct Estimate {
                   of the layers and no schedule is faster */
 } Estimate;
 /* On the real mesh, with the actions of the schedule one after the other, each as long as
- * the work of its stage. `microbatches`: of a step, all rounds of the schedule;
- * `when`: of timeline_run. Without
+ * the work of its stage. `schedule` is that of a step, all its rounds, with so many
+ * `microbatches`; `when`: of timeline_run. Without
  * lifetimes (`l` NULL) gathers and copies of unsharded buckets are left out: both bytes
  * and time are lower bounds. */
 Estimate estimate(const RankCosts *s, const RankLives *l, const Plan *plan, const Mesh *m,

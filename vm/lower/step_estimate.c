@@ -2,8 +2,9 @@
  *
  *   step     = the last rank to have reduced its gradients + the largest update +
  *              unshard; or a rank's own reduction, update and host, if these take longer
- *   actions  = in the order of the schedule, each as long as the work of its stage and
- *              after those that it depends on, with a transfer between ranks
+ *   actions  = in the order of the schedule, round after round, each as long as the work
+ *              of its stage and after those that it depends on, with a transfer between
+ *              ranks
  *   work     = of a body: kernels one after the other, collectives from their start until
  *              they are waited for, those of a communicator one after the other
  *   kernel   = max(flops / peak, bytes / memory bandwidth); experts balanced
@@ -285,8 +286,7 @@ static StageTicks *stage_ticks(const StageSeconds *s, int n, double second, Aren
   return out;
 }
 
-/* When each rank has done its last action, and begun the last backward of each chunk.
- * Rounds of a step follow each other without a gap. */
+/* When each rank has done its last action, and begun the last backward of each chunk. */
 static RankEnd *last_actions(AxisLinks *l, const RankCosts *c, const StageSeconds *s,
                              const StageSeconds *rank, int64_t mbs,
                              const Schedule *schedule, const Timeline *when) {
@@ -299,12 +299,10 @@ static RankEnd *last_actions(AxisLinks *l, const RankCosts *c, const StageSecond
     timeline_of_stages(schedule, when, stage_ticks(s, c->st.n, second, l->a), l->a, &t);
   for (int r = 0; r < ranks; r++) {
     double own = (double)mbs * total(&rank[r]);
-    double more = (double)(mbs - schedule->microbatches) * total(&rank[r]);
     for (int k = r * v; k < (r + 1) * v; k++)
-      ready[k] =
-          t.last ? (double)t.last_w[k] / second + more : own - rank[r].i - rank[r].w;
+      ready[k] = t.last ? (double)t.last_w[k] / second : own - rank[r].i - rank[r].w;
     end[r] = (RankEnd){.all = own, .ready = &ready[r * v]};
-    if (t.last) end[r].all = MAX((double)t.last[r] / second + more, own);
+    if (t.last) end[r].all = MAX((double)t.last[r] / second, own);
   }
   return end;
 }
