@@ -1,9 +1,9 @@
 /* output.c - sizes, colours and error messages on the terminal. */
 #include "cli.h"
 #include "vm/base/terminal.h"
+#include "vm/base/terminal_row.h"
 
 #include <stdlib.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 bool colour_wanted(FILE *f) {
@@ -13,11 +13,7 @@ bool colour_wanted(FILE *f) {
   return term && strcmp(term, "dumb") != 0;
 }
 
-int columns_of(FILE *f) {
-  struct winsize size;
-  bool known = isatty(fileno(f)) && ioctl(fileno(f), TIOCGWINSZ, &size) == 0;
-  return known && size.ws_col > 0 ? size.ws_col : 80;
-}
+int columns_of(FILE *f) { return terminal_columns(f); }
 
 void report_error(const char *fmt, ...) {
   va_list ap;

@@ -3,8 +3,8 @@
  * A file is a list of records: u64 length, u32 checksum of it, the bytes, u32 checksum of
  * them; a checksum is the CRC-32C, rotated and shifted. A record is an Event of protocol
  * buffers: wall_time = 1 (double), step = 2 (varint), file_version = 3 (string), summary
- * = 5, which is a list of values = 1 with tag = 1 (string) and simple_value = 2 (float).
- * All numbers are little-endian. */
+ * = 5, which is a list of values = 1 with tag = 1 (string) and simple_value = 2 (float),
+ * session_log = 7 with status = 1 (varint). All numbers are little-endian. */
 #include "record.h"
 
 #include <errno.h>
@@ -97,6 +97,8 @@ enum {
   EVENT_STEP = 2,
   EVENT_VERSION = 3,
   EVENT_SUMMARY = 5,
+  EVENT_SESSION = 7,
+  SESSION_STATUS = 1,
   SUMMARY_VALUE = 1,
   VALUE_TAG = 1,
   VALUE_NUMBER = 2
@@ -107,6 +109,18 @@ void events_version(Text *out, double time) {
   Text event = {.alloc = out->alloc};
   add_double(&event, EVENT_TIME, time);
   add_bytes(&event, EVENT_VERSION, version, sizeof version - 1);
+  add_record(out, &event);
+}
+
+void events_restart(Text *out, double time, int64_t step) {
+  enum { START = 1 };
+  Text event = {.alloc = out->alloc}, session = event;
+  add_key(&session, SESSION_STATUS, WIRE_VARINT);
+  add_varint(&session, START);
+  add_double(&event, EVENT_TIME, time);
+  add_key(&event, EVENT_STEP, WIRE_VARINT);
+  add_varint(&event, (uint64_t)step);
+  add_message(&event, EVENT_SESSION, &session);
   add_record(out, &event);
 }
 
@@ -124,10 +138,14 @@ void events_scalar(Text *out, double time, int64_t step, const char *tag, double
 
 /* ---- files ---- */
 
+static double in_seconds(struct timespec t) {
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
 static double wall_time(void) {
   struct timespec t;
   clock_gettime(CLOCK_REALTIME, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+  return in_seconds(t);
 }
 
 static bool is_of_others(void *ud, const char *name) {
@@ -154,14 +172,16 @@ weft_status events_ready(const char *folder, bool append, Events *out, weft_erro
 
 weft_status events_open(Events *ev, const RunHead *h, weft_error *e) {
   char host[128] = "", name[256];
-  double now = wall_time();
+  struct timespec now;
+  clock_gettime(CLOCK_REALTIME, &now);
   gethostname(host, sizeof host - 1);
   /* Readers take files in the order of their names. */
-  snprintf(name, sizeof name, "events.out.tfevents.%010lld.%.64s.%s", (long long)now,
-           host, h->id);
+  snprintf(name, sizeof name, "events.out.tfevents.%010lld.%09ld.%.64s.%s",
+           (long long)now.tv_sec, (long)now.tv_nsec, host, h->id);
   TRY(file_extend(&ev->folder, name, 0644, true, &ev->file, e));
   Text t = {0};
-  events_version(&t, now);
+  events_version(&t, in_seconds(now));
+  if (h->resumed) events_restart(&t, in_seconds(now), h->resumed_step);
   return file_add_text(&ev->file, &t, e);
 }
 

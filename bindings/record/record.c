@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "vm/base/plural.h"
+#include "vm/base/terminal_row.h"
 #include "vm/plan/cluster_figures.h"
 
 /* ---- rates ---- */
@@ -53,12 +54,11 @@ void record_clear(Recorder *rec) {
   rec->last_progress = 0;
 }
 
-static void print(FILE *f, const char *before, const char *after,
-                  void (*line)(const Record *r, Text *out), const Record *r) {
+static void print(void (*line)(const Record *r, Text *out), const Record *r) {
   Text t = {0};
   line(r, &t);
-  if (!t.oom) fprintf(f, "%s%s%s", before, t.s, after);
-  fflush(f);
+  if (!t.oom) printf("%s\n", t.s);
+  fflush(stdout);
   text_free(&t);
 }
 
@@ -76,7 +76,10 @@ static void show_progress(Recorder *rec, const Record *r) {
   double time = now_s();
   if (!rec->o.progress || time - rec->last_progress < 0.1) return;
   rec->last_progress = time;
-  print(stderr, "\r\033[K", "", line_of_progress, r);
+  Text t = {0};
+  line_of_progress(r, &t);
+  if (!t.oom) terminal_overwrite(stderr, t.s);
+  text_free(&t);
 }
 
 /* Says once that the standard output takes no more, as a pipe whose reader has ended. */
@@ -94,9 +97,8 @@ static void tell(Recorder *rec, const Record *r) {
   bool due = step % every == 0 || step + 1 == r->end;
   bool line = due || r->step.skipped, evaluated = r->step.eval_tokens > 0;
   if (rec->o.lines && (line || evaluated)) record_clear(rec);
-  if (rec->o.lines && line)
-    print(stdout, "", "\n", r->step.skipped ? line_of_skipped : line_of_step, r);
-  if (rec->o.lines && evaluated) print(stdout, "", "\n", line_of_evaluation, r);
+  if (rec->o.lines && line) print(r->step.skipped ? line_of_skipped : line_of_step, r);
+  if (rec->o.lines && evaluated) print(line_of_evaluation, r);
   if (rec->o.lines) check_lines(rec);
   show_progress(rec, r);
 }
@@ -135,6 +137,9 @@ weft_status record_begin(Recorder *rec, uint64_t memory, weft_error *e) {
   if (rec->log.fd < 0) return WEFT_OK;
   weft_status st = log_head(&rec->log, &rec->head, e);
   rec->begun = st == WEFT_OK;
+  const Text *t = &rec->early;
+  for (size_t i = 0; st == WEFT_OK && !t->oom && i < t->n; i += strlen(t->s + i) + 1)
+    st = log_note(&rec->log, &rec->head, "warning", t->s + i, e);
   return st;
 }
 
@@ -178,6 +183,10 @@ void record_step(Recorder *rec, const StepResult *s) {
 void record_note(Recorder *rec, const char *event, const char *text) {
   weft_error why = NO_ERROR;
   if (!rec->open || rec->log.fd < 0) return;
+  if (!rec->begun) {
+    text_addn(&rec->early, text, strlen(text) + 1);
+    return;
+  }
   weft_status st = mend_log(rec, &why);
   if (st == WEFT_OK) st = log_note(&rec->log, &rec->head, event, text, &why);
   count_lost(rec, st, &why);
@@ -199,6 +208,7 @@ void record_end(Recorder *rec, weft_status st, const weft_error *e) {
 void record_close(Recorder *rec) {
   if (!rec->open) return;
   file_end(&rec->log);
+  text_free(&rec->early);
   events_close(&rec->events);
   rec->open = false;
 }

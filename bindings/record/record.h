@@ -89,6 +89,9 @@ void events_close(Events *ev);
 void events_scalar(Text *out, double time, int64_t step, const char *tag, double value);
 /* Appends the record that an event file begins with. */
 void events_version(Text *out, double time);
+/* Appends the record by which readers leave out what earlier files have of steps from
+ * `step` on: the run was resumed before it. */
+void events_restart(Text *out, double time, int64_t step);
 
 /* ---- record.c ---- */
 typedef struct RecordOptions {
@@ -107,6 +110,7 @@ typedef struct Recorder {
   Events events;
   FileEnd log;  /* closed: no log */
   bool begun;   /* it has the head of this run */
+  Text early;   /* warnings before that, each with its end */
   int64_t lost; /* lines of it since the last one that could be written */
   bool unread;  /* the standard output takes no more lines */
   double flops, peak;
@@ -127,7 +131,8 @@ weft_status record_begin(Recorder *rec, uint64_t memory, weft_error *e);
  * disk is full or nobody reads a pipe: lines are lost until they can be again, and an
  * event file ends. A warning says so. */
 void record_step(Recorder *rec, const StepResult *r);
-/* Writes a text to the log, as in log_note. */
+/* Writes a text to the log, as in log_note: behind the head of the run, before which
+ * there may be warnings alone. */
 void record_note(Recorder *rec, const char *event, const char *text);
 /* The last line of the log of a run that has begun: how it has ended, and for an error
  * its text. */

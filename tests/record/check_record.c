@@ -434,6 +434,29 @@ START_TEST(logs_are_added_to) {
 }
 END_TEST
 
+/* What is told before the first line of a log comes right behind it. */
+START_TEST(warnings_of_a_resumed_run) {
+#define SAVED RUN "--quiet --set checkpoint.dir=%s --set checkpoint.every=1 "
+  const char *dir = arena_str(scratch_arena, scratch_path("ck"));
+  Outcome o = process_run(60, SAVED "--steps 2", dir);
+  ck_assert_msg(o.code == 0, "%s", o.err);
+  o = process_run(60,
+                  SAVED "--steps 3 --resume auto --set optimizer.lr=0.02 "
+                        "--log log",
+                  dir);
+  ck_assert_msg(o.code == 0, "%s", o.err);
+  const char *log = scratch_get(scratch_path("log")), *second = strchr(log, '\n') + 1;
+  ck_assert_msg(strstr(log, "\"event\":\"start\"") < second, "%s", log);
+  ck_assert_msg(strncmp(second, "{\"event\":\"warning\",", 19) == 0, "%s", log);
+  int said = 0, kept = 0;
+  for (const char *s = o.err; (s = strstr(s, "weft: warning: ")); s++) said++;
+  for (const char *s = log; (s = strstr(s, "\"warning\"")); s++) kept++;
+  ck_assert_int_gt(said, 0);
+  ck_assert_int_eq(said, kept);
+  ck_assert_int_eq(check_runs("log"), 1);
+}
+END_TEST
+
 /* ---- event files ---- */
 
 /* What TensorBoard's own writer makes of the same events. */
@@ -448,6 +471,19 @@ START_TEST(bytes_of_events) {
   events_scalar(&t, 1234.25, 300, "train/loss", 0.1);
   for (size_t i = 0; i < t.n; i++) text_printf(&hex, "%02x", (unsigned char)t.s[i]);
   ck_assert_str_eq(hex.s, fixture);
+  text_free(&hex);
+  text_free(&t);
+}
+END_TEST
+
+/* As a writer of PyTorch with purge_step = 7 begins, at 1.5 s. */
+START_TEST(bytes_of_a_restart) {
+  static const char want[] = "0f000000000000006d532b0909000000000000f83f1007"
+                             "3a020801774771c7";
+  Text t = {0}, hex = {0};
+  events_restart(&t, 1.5, 7);
+  for (size_t i = 0; i < t.n; i++) text_printf(&hex, "%02x", (unsigned char)t.s[i]);
+  ck_assert_str_eq(hex.s, want);
   text_free(&hex);
   text_free(&t);
 }
@@ -504,6 +540,42 @@ START_TEST(events_as_tensorboard_reads_them) {
 }
 END_TEST
 
+/* The file of a resumed run comes behind that of the first one, of the same second too,
+ * and says from which step on it counts. */
+START_TEST(a_resumed_run_draws_its_steps_once) {
+  Job j;
+  flops_of(QUICKSTART, NULL, 0, &j, scratch_arena);
+  RunHead h = {.job = &j, .plan = "p.lua", .comm = "local", .data = "none", .end = 9};
+  RecordOptions o = {.events = scratch_path("tb")};
+  Recorder rec;
+  for (int i = 0; i < 8; i++) {
+    h.resumed = i ? "c" : NULL, h.resumed_step = i;
+    o.append = i > 0;
+    ck_assert_int_eq(record_open(&rec, &o, &h, &scratch_error), WEFT_OK);
+    ck_assert_int_eq(record_begin(&rec, 1, &scratch_error), WEFT_OK);
+    record_step(&rec, &(StepResult){.step = i, .tokens = 3, .ms = 1});
+    record_close(&rec);
+  }
+  job_free(&j);
+  Outcome files = process_run(10, "ls tb");
+  char *names = arena_str(scratch_arena, files.out), *rest;
+  int n = 0;
+  for (char *name = strtok_r(names, "\n", &rest); name;
+       name = strtok_r(NULL, "\n", &rest), n++) {
+    char *text;
+    size_t size;
+    const char *path = scratch_path(arena_printf(scratch_arena, "tb/%s", name));
+    ck_assert_int_eq(file_read(NULL, path, FILE_OWN_MAX, &text, &size, &scratch_error),
+                     WEFT_OK);
+    /* The step, and the session with its status. */
+    char mark[] = {0x10, (char)n, 0x3a, 2, 8, 1};
+    ck_assert((memmem(text, size, mark, sizeof mark) != NULL) == (n > 0));
+    mem_free(NULL, text, size + 1);
+  }
+  ck_assert_int_eq(n, 8);
+}
+END_TEST
+
 /* A run that does not begin leaves no file that keeps the next one out. */
 START_TEST(no_events_of_no_run) {
   Outcome o = process_run(
@@ -531,7 +603,10 @@ Suite *record_suite(void) {
   tcase_add_test(tc, members_of_a_step);
   tcase_add_test(tc, members_of_a_head);
   tcase_add_test(tc, logs_are_added_to);
+  tcase_add_test(tc, warnings_of_a_resumed_run);
   tcase_add_test(tc, bytes_of_events);
+  tcase_add_test(tc, bytes_of_a_restart);
+  tcase_add_test(tc, a_resumed_run_draws_its_steps_once);
   tcase_add_test(tc, events_without_memory);
   tcase_add_test(tc, events_as_tensorboard_reads_them);
   tcase_add_test(tc, no_events_of_no_run);

@@ -4,6 +4,7 @@
 
 #include "bindings/runner/runner.h"
 #include "vm/base/terminal.h"
+#include "vm/base/terminal_row.h"
 
 #include <unistd.h>
 
@@ -29,8 +30,7 @@ static void kept(void *ud) {
 }
 
 static void show_progress(void *ud, const char *line) {
-  fprintf(stderr, "\r%s\033[K", SHOWN(line));
-  fflush(stderr);
+  terminal_overwrite(stderr, SHOWN(line));
 }
 
 ScriptHost script_host_of(Cli *cli) {

@@ -14,11 +14,12 @@
 static void say(void *ud, bool warning, const char *text) {
   RunCkpt *r = ud;
   if (!r->first || (!warning && r->cli->quiet)) return;
-  r->make_room(r->ud);
-  if (warning)
-    verb_warns(r->cli, r->job, "%s", text);
-  else
+  if (warning) {
+    r->warn(r->ud, text);
+  } else {
+    r->make_room(r->ud);
     report_error("%s", text);
+  }
 }
 
 /* ---- resuming ---- */

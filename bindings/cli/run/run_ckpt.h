@@ -12,6 +12,7 @@ typedef struct RunCkpt {
   Job *job;
   bool first;                  /* this process reports */
   void (*make_room)(void *ud); /* called before something is printed */
+  void (*warn)(void *ud, const char *text);
   void *ud;
   Ckpt *from;           /* NULL: the run does not resume */
   Saver *saver;         /* NULL: the plan saves no checkpoints */

@@ -282,6 +282,8 @@ static void clear_line(void *ud) {
   record_clear(&t->record);
 }
 
+static void warn_of_ckpt(void *ud, const char *text) { warn(ud, text); }
+
 int verb_run(Cli *cli, Arena *arena) {
   int code;
   if (processes_start(cli, arena, &code)) return code;
@@ -290,8 +292,12 @@ int verb_run(Cli *cli, Arena *arena) {
                 .last = {.loss = NAN, .grad_norm = NAN, .lr = NAN},
                 .eval_loss = NAN}; /* of no step, and of no evaluation */
   t.ranks = (Processes){.job = &t.job, .cli = cli};
-  t.ckpt = (RunCkpt){
-      .cli = cli, .job = &t.job, .first = t.first, .make_room = clear_line, .ud = &t};
+  t.ckpt = (RunCkpt){.cli = cli,
+                     .job = &t.job,
+                     .first = t.first,
+                     .make_room = clear_line,
+                     .warn = warn_of_ckpt,
+                     .ud = &t};
   weft_status st = run_ckpt_end(&t.ckpt, run_plan(&t, cli, arena));
   bool in_order =
       t.ckpt.signal || t.ckpt.lost; /* all ranks know, and end with the same code */
