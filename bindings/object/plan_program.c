@@ -4,6 +4,8 @@
 #include "bindings/script/library.h"
 #include "bindings/script/script.h"
 #include "vm/draw/timeline_draw.h"
+#include "vm/graph/packed_modules.h"
+#include "vm/graph/second_model.h"
 #include "vm/plan/link_speed.h"
 #include "vm/base/plural.h"
 
@@ -146,19 +148,53 @@ int plan_comm(lua_State *L) {
 
 /* ---- plan:stages() ---- */
 
+/* Whether an op is of the module, or of a part of it that files of the model have not. */
+static bool is_of_module(const Graph *g, const Op *op, const char *module) {
+  PackedName part;
+  char whole[PACKED_NAME];
+  if (!op->name || op->second) return false;
+  if (str_eq(op->name, module)) return true;
+  if (!g->packed || !packed_find(op->name, g->packed, &part)) return false;
+  packed_rename(op->name, &part, part.of->whole, whole);
+  return str_eq(whole, module);
+}
+
+/* The unit of the weight, or of the linear, that a part of an adapter is called after. */
+static int unit_of_adapter(const Graph *g, const CompiledParam *p) {
+  size_t n = strlen(p->name) - strlen(adapter_suffix((AdapterPart)p->adapter));
+  char module[PACKED_NAME];
+  snprintf(module, sizeof module, "%.*s", (int)n, p->name);
+  for (int i = 0; i < g->forward_ops; i++) {
+    const Op *op = &g->op.at[i];
+    if (is_of_module(g, op, module)) return op->unit;
+    for (int k = 0; k < op->nin; k++) {
+      const Tensor *t = &g->t.at[op->in[k]];
+      if (t->kind == T_PARAM && str_eq(t->name, module)) return op->unit;
+    }
+  }
+  return -1;
+}
+
 /* Counts for each unit the elements of the parameters that its forward ops are the first
- * to read. */
-static void count_parameters(const Graph *g, double *count, bool *seen) {
+ * to read, of the model that is trained, and those of its adapters. */
+static void count_parameters(const Job *j, double *count, bool *seen) {
+  const Graph *g = j->graph;
+  const Compiled *c = j->compiled;
   for (int i = 0; i < g->forward_ops; i++) {
     const Op *op = &g->op.at[i];
     for (int k = 0; k < op->nin && op->unit >= 0; k++) {
       const Tensor *t = &g->t.at[op->in[k]];
       if (t->kind != T_PARAM || seen[t->index]) continue;
       seen[t->index] = true;
+      if (second_prefix(t->name, strlen(t->name))) continue;
       double n = 1;
       for (int d = 0; d < t->ndim; d++) n *= (double)t->dim[d].size;
       count[op->unit] += n;
     }
+  }
+  for (int i = 0; i < c->nparam; i++) {
+    int unit = c->param[i].adapter ? unit_of_adapter(g, &c->param[i]) : -1;
+    if (unit >= 0) count[unit] += (double)param_weights(&c->param[i]);
   }
 }
 
@@ -188,7 +224,7 @@ static double add_stage(lua_State *L, const Job *j, const Program *p, int chunk,
   }
   lua_setfield(L, -2, "units");
   set_integer(L, "layers", layers);
-  set_number(L, "parameters", count);
+  set_integer(L, "parameters", (int64_t)count);
   set_number(L, "flops", flops);
   return flops;
 }
@@ -202,7 +238,7 @@ int plan_stages(lua_State *L) {
   bool *seen = lua_newuserdatauv(L, (size_t)g->param.n + 1, 0);
   memset(params, 0, sizeof *params * (size_t)g->unit.n);
   memset(seen, 0, (size_t)g->param.n);
-  count_parameters(g, params, seen);
+  count_parameters(j, params, seen);
   double all = 0;
   lua_newtable(L);
   for (int stage = 0; stage < s->ranks * s->virtual_stages; stage++) {

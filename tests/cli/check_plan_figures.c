@@ -3,6 +3,7 @@
  * memory of the host, attention scores of a ring. */
 #include <check.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "tests/harness/process.h"
 #include "tests/harness/scratch.h"
@@ -28,6 +29,36 @@ static void says(const char *command, const char *what) {
   ck_assert_msg(o.code == 0 && strstr(o.out, what), "%s: exit %d, not \"%s\":\n%s%s",
                 command, o.code, what, o.out, o.err);
 }
+
+/* The sum of the numbers behind a text. */
+static int64_t sum_of(const char *s, const char *before) {
+  int64_t sum = 0;
+  for (; (s = strstr(s, before)); s += strlen(before)) sum += atoll(s + strlen(before));
+  return sum;
+}
+
+/* Stages have the parameters of the model between them, with its adapters, whatever two
+ * of them share and whatever is beside it. */
+START_TEST(parameters_of_stages) {
+#define LORA "--set adapter='{\"lora\",rank=4}' "
+#define TIED "--set model.tie_word_embeddings=true "
+  static const char *const plans[] = {
+      PLANS "dpo.lua",         PLANS "distill.lua", "plan.lua",
+      "plan.lua " TIED,        "plan.lua " LORA,    "plan.lua " LORA TIED,
+      PLANS "mixtral_8x7b.lua"};
+  write_plan("plan.lua",
+             "mesh = { pp = 2 }, batch = { global = 8, micro = 1, seq = 32 }");
+  for (int i = 0; i < LEN(plans); i++) {
+    Outcome stages = process_run(60, "$weft show stages %s --json", plans[i]);
+    Outcome check = process_run(60, "$weft check %s --json", plans[i]);
+    int64_t parts = sum_of(stages.out, "\"parameters\": ");
+    int64_t all = sum_of(check.out, "\n    \"parameters\": ");
+    ck_assert_int_gt(all, 0);
+    ck_assert_msg(parts == all, "%s: %lld, not %lld", plans[i], (long long)parts,
+                  (long long)all);
+  }
+}
+END_TEST
 
 /* A reference and a teacher are models of their own. */
 START_TEST(parameters_of_the_model) {
@@ -55,7 +86,7 @@ START_TEST(steps_of_rounds) {
   says("$weft show rank 0 plan.lua --json", "\"microbatches\": 64");
   says("$weft show schedule plan.lua", "64 microbatches in 8 rounds");
   says("$weft show schedule plan.lua --json", "\"makespan\": 385");
-  says("$weft report plan.lua", "0.3 % of the pipeline's time");
+  says("$weft report plan.lua", "0.3 % of the pipeline's time, if every");
   says("$weft lua script.lua", "0.0025974\n0.0025974\n64\t0.0025974\n");
 }
 END_TEST
@@ -136,6 +167,7 @@ Suite *plan_figures_suite(void) {
   tcase_set_timeout(tc, 120);
   tcase_add_checked_fixture(tc, scratch_setup, scratch_teardown);
   tcase_add_test(tc, parameters_of_the_model);
+  tcase_add_test(tc, parameters_of_stages);
   tcase_add_test(tc, steps_of_rounds);
   tcase_add_test(tc, few_microbatches_of_rounds);
   tcase_add_test(tc, enough_microbatches);
