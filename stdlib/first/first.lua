@@ -1,6 +1,6 @@
 -- first.lua - weft init: a folder with a plan that runs, and what an editor needs to complete and
 -- check its fields.
-local stubs = use "plan_stubs"
+local shown, stubs = use "shown", use "plan_stubs"
 
 local plan = [[
 -- plan.lua - a small Llama on made-up tokens, on two virtual ranks of this machine.
@@ -45,7 +45,7 @@ end
 
 return function(args)
   local said = string.format("%s: plan.lua, .luarc.json and weft.d.lua; next: weft verify %s\n",
-                             args.file, quoted(args.file .. "/plan.lua"))
+                             shown(args.file), shown(quoted(args.file .. "/plan.lua")))
   return {
     ok = true, text = said, json = { folder = args.file },
     files = {

@@ -63,6 +63,7 @@ end
 -- `marks`: by line "error" or "warning".
 return function(text, marks)
   local lines, closing, class, n = {}, nil, nil, 0
+  text = string.gsub(string.gsub(text, "^\u{feff}", ""), "\r\n", "\n") -- of other editors
   for line in string.gmatch((string.gsub(text, "\n$", "")) .. "\n", "([^\n]*)\n") do
     local parts
     n = n + 1

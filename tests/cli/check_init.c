@@ -20,6 +20,15 @@ START_TEST(the_plan_runs) {
 }
 END_TEST
 
+/* Nothing of a name acts on the terminal. */
+START_TEST(a_name_is_shown) {
+  Outcome o = process_run(30, "$weft init \"$(printf 'a\\033[31mb')\"");
+  ck_assert_msg(o.code == 0, "%s%s", o.out, o.err);
+  ck_assert_msg(strstr(o.out, "a\\x1b[31mb: plan.lua, ") && !strchr(o.out, '\033'), "%s",
+                o.out);
+}
+END_TEST
+
 /* A folder in the place of a plan, by what is in it. */
 START_TEST(a_folder_says_what_it_has) {
   static const struct {
@@ -139,6 +148,7 @@ Suite *init_suite(void) {
   tcase_add_checked_fixture(tc, scratch_setup, scratch_teardown);
   tcase_set_timeout(tc, 120);
   tcase_add_test(tc, the_plan_runs);
+  tcase_add_test(tc, a_name_is_shown);
   tcase_add_test(tc, a_folder_says_what_it_has);
   tcase_add_test(tc, annotations_name_everything);
   tcase_add_test(tc, annotations_are_lua);

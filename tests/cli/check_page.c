@@ -67,6 +67,20 @@ static void stands_alone(const char *text) {
 
 #define PLANS WEFT_SOURCE_DIR "/plans/"
 
+/* Editors of other systems begin a file with a mark and end lines with two characters. */
+START_TEST(lines_of_other_editors) {
+  put("plan.lua", "\xef\xbb\xbflocal weft = require 'weft'\r\n"
+                  "return weft.plan { model = weft.model 'llama-tiny',\r\n"
+                  "  batch = { global = 8, seq = 64 } }\r\n");
+  const char *text = page(0, "plan.lua");
+  stands_alone(text);
+  lacks(text, "\\r");
+  lacks(text, "feff");
+  has(text, "id=\"L3\"");
+  lacks(text, "id=\"L4\"");
+}
+END_TEST
+
 START_TEST(a_large_plan_is_one_small_file) {
   const char *text = page(0, PLANS "llama3_405b_16k.lua");
   ck_assert_uint_lt(strlen(text), LARGEST);
@@ -292,6 +306,7 @@ Suite *page_suite(void) {
   tcase_set_timeout(t, 300);
   tcase_add_checked_fixture(t, scratch_setup, scratch_teardown);
   tcase_add_test(t, a_large_plan_is_one_small_file);
+  tcase_add_test(t, lines_of_other_editors);
   tcase_add_test(t, without_figures_there_is_no_time);
   tcase_add_test(t, nothing_of_a_plan_is_markup);
   tcase_add_test(t, names_are_no_markup);
