@@ -2,7 +2,8 @@
 -- is }. docs/json.md shows them, `weft completion schema` makes a JSON schema of them
 -- (stdlib/json/schema.lua, which says how types are written).
 local class = "{name: string, bytes: integer, note?: string|null}"
-local action = "{op: string, stage: integer, chunk: integer, mb: integer}"
+local action = "{op: string, stage: integer, chunk: integer, mb?: integer, chunk2?: integer, mb2?: integer, line?: integer}"
+local tensor = "{id: integer, name: string, dims: [integer], dtype: string, placement: {*: string}}"
 local traffic = "{axis: string, op: string, count: integer, bytes: integer, link: string, at_most: boolean}"
 local stage = "{stage: integer, pp: integer, chunk: integer, layers: integer, units: [string], "
   .. "parameters: integer, flops: number, share: number}"
@@ -51,17 +52,19 @@ local sections = {
     { "unsaid", "[string]", "defaults that other systems have otherwise, as text" },
   } },
   { "show", {
-    { "mesh?", "{order: [string], size: " .. sizes .. ", stride: " .. sizes .. ", world: integer}",
-      "`order`, `size`, `stride` of axes, `world`" },
+    { "mesh?", "{experts?: " .. sizes .. ", order: [string], size: " .. sizes .. ", stride: " .. sizes .. ", world: integer}",
+      "`order`, `size`, `stride` of axes, `world`; `experts`: sizes of the expert mesh, where they are its own" },
     { "memory?", "[{pp: integer, total_bytes: integer, classes: [" .. class .. "], outside: [" .. class .. "], "
       .. "host: [" .. class .. "], gpu: [" .. class .. "]}]", "of pipeline ranks, `pp`, `total_bytes`, `classes` of `name`, "
       .. "`bytes`, `note`, what of it is in the memory of the `host`, `outside`, and estimates of what CUDA and NCCL take on a `gpu`" },
     { "memory_process?", "[" .. class .. "]", "what a process holds besides" },
     { "memory_libraries?", "[{name: string, note: string}]", "and what libraries do, by `name` and `note`" },
     { "schedule?", "{name: string, virtual: integer, microbatches: integer, actions: [[string|null]], "
-      .. "makespan: integer, bubble: number, bubble_own: number, total_bytes_sent: integer, "
-      .. "ranks: [{idle: number, idle_own: number, chunks_in_flight: integer, bytes_sent: integer, "
-      .. "bytes_received: integer, slots: [[integer]]}]}", "actions of each pipeline rank, and figures" },
+      .. "makespan: integer, bubble: number, bubble_own: number, total_bytes_sent: integer|null, unknown?: string, "
+      .. "placed?: [[string]], ranks: [{idle: number, idle_own: number, chunks_in_flight: integer, bytes_sent?: integer, "
+      .. "bytes_received?: integer, slots: [[integer]]}]}",
+      "actions of each pipeline rank, and figures; `unknown`: why bytes are not known, of a plan that does not compile; "
+      .. "`placed`: parameters and gradients between the actions" },
   } },
   { "show stages", { { "stages", "[" .. stage .. "]",
     "of `stage`, its `pp` rank and `chunk`, `layers`, `units`, `parameters`, `flops`, and their `share`" } } },
@@ -75,15 +78,22 @@ local sections = {
     .. "libraries: [{name: string, note: string}], scores?: integer}, comm: {rank: integer, list: [" .. traffic .. "]}, "
     .. "actions: {pp: integer, peak: integer, list: [" .. action .. "]}}",
     "its coordinates `coord`, `groups`, `stages`, `memory`, `comm` and `actions`" } } },
-  { "show graph", { { "ops", "[{op: string, name?: string|null, unit: string, line: integer, in: list, out: list}]",
-    "of `op`, the `name` of its parameter, `unit`, `line` of the model, placed tensors `in` and `out`" } } },
+  { "show graph", { { "ops", "[{op: string, name?: string|null, unit: string, line: integer, phase: string, "
+    .. "recomputed: boolean, in: [" .. tensor .. "], out: [" .. tensor .. "]}]",
+    "of one rank, in their order, with collectives among them: `op`, the `name` of its module, `unit`, `line` of the "
+    .. "model, `phase` (`F`, `I`, `W`), tensors `in` and `out` of `id`, `name`, `dims` on a rank, `dtype` and `placement`: "
+    .. "of each axis `R`, `S(dimension)`, `P`, `Pmax` or `own`. With `--logical` those of the model itself" } } },
   { "show program", { { "program", "object", "all of it, as [program.md](program.md) says" } } },
   { "sim", {
     { "sim", "{plan: string, gpu: string, ranks: integer, tokens: integer, seconds: number, low: number, high: number, "
-      .. "tokens_per_s_per_gpu: number, flops: number, mfu: number, hfu: number, gpu_bytes: number, sources: {*: integer}, "
-      .. "pipeline: [{pp: integer, compute: number, bubble: number, exposed: {*: number}, kernels: {*: number}}], "
+      .. "tokens_per_s_per_gpu: number, flops: number, mfu: number, hfu: number, gpu_bytes: number, sources: {*: number}, "
+      .. "pipeline: [{pp: integer, compute: number, shared?: number, bubble: number, exposed: {*: number}, kernels: {*: number}}], "
+      .. "ops?: [{name: string, dtype: string, count: integer, seconds: number, sources: {*: number}}], "
       .. "waits: [{axis: string, what: string, pp: integer, count: integer, seconds: number}]}",
-      "time of a step, tokens/s, MFU, HFU, and where the time of each pipeline rank goes" },
+      "time of a step, tokens/s, MFU, HFU, where the time of each pipeline rank goes, and which shares of it `sources` "
+      .. "of times have; with `--calibration` also that of `ops`" },
+    { "compare?", "[{op: string, dtype: string, count: integer, measured: number, predicted: number, by: string}]",
+      "with `--compare`: of each kernel its seconds, `measured` and `predicted`, and `by` what" },
   } },
   { "sim --diff", {
     { "diff", "{a: number, b: number, per_token: boolean, parts: " .. parts .. ", waits: " .. parts .. "}",
@@ -102,7 +112,7 @@ local sections = {
   { "run", {
     { "steps", "integer", "that were taken, with those before the checkpoint of `--resume`" },
     { "world", "integer", "ranks" },
-    { "loss, grad_norm, lr", "number|null", "of the last step; null: this run took none" },
+    { "loss, grad_norm, lr", "number|null", "of the last step; null: this run took none, or, of `grad_norm`, it was skipped" },
     { "tokens", "integer", "label tokens of all steps of this run" },
     { "tokens_per_s", "number", "`tokens` by the time of these steps" },
     { "memory_bytes", "integer", "the arena of the worst rank" },
@@ -124,6 +134,13 @@ local sections = {
     { "memory_bytes", "integer", "the arena of the worst rank" },
     { "world", "integer", "ranks" },
   } },
+  { "eval --reference", {
+    { "file", "string", "that was written" },
+    { "sequences", "integer", "in it" },
+    { "mean_loss", "number|null", "of them" },
+    { "val_sequences", "integer", "in it, of the validation data" },
+    { "val_mean_loss", "number|null", "of them; null: there are none" },
+  } },
   { "sample", {
     { "prompt?", "integer", "tokens of it; of one prompt, as the next three" },
     { "tokens?", "[integer]", "ids of the prompt and what follows" },
@@ -142,7 +159,7 @@ local sections = {
   { "ckpt diff", {
     { "tensors", "integer", "that were compared" },
     { "differ, missing", "integer", "tensors" },
-    { "largest_absolute, largest_relative", "number", "differences of an element" },
+    { "largest_absolute, largest_relative", "number|null", "differences of an element; null: one is not finite" },
   } },
   { "ckpt convert", {
     { "path", "string", "of the new checkpoint" },
@@ -202,6 +219,7 @@ local sections = {
     { "from_fits?, to_fits?", "boolean", "whether the plan fits its GPUs; absent where it names none" },
     { "fields", "[{path: string, from?: string, to?: string}]", "of `path`, `from`, `to`" },
     { "figures", "[{name: string, from?: number, to?: number}]", "of `name`, `from`, `to`: what follows from the fields" },
+    { "unknown?", "string", "why time is not among them: a figure that the clock lacks" },
   } },
   { "report", bare = true, {
     { "file", "string" },
@@ -219,8 +237,9 @@ local sections = {
     { "bubble?", "number" },
     { "proof?", proof, "as of `weft check`" },
     { "nearest", "list", "layouts that fit, if this one does not" },
-    { "errors", "list" },
-    { "warnings?", "list" },
+    { "interrupted?", "boolean", "Ctrl-C has ended the search for them" },
+    { "errors", "list", "of `message`, and where they are known `code`, `path`, `file`, `line`, `severity`, `suggestion`" },
+    { "warnings?", "list", "of the same" },
   } },
   { "import", bare = true, {
     { "ok", "boolean" },

@@ -125,9 +125,20 @@ static const char wrong_plan[] =
     "return weft.plan { model = weft.model 'llama-tiny', mesh = { tp = 3 },\n"
     "  batch = { global = 4, seq = 16 } }\n";
 
-/* The folder in which the commands run: the tree's plans, and a plan with a checkpoint.
- */
+static const char dpo_plan[] =
+    "local weft = require 'weft'\n"
+    "return weft.plan { model = weft.model { 'llama-tiny', num_hidden_layers = 2 },\n"
+    "  batch = { global = 4, seq = 16 }, packed = { eot = 0, size = 16, alone = true },\n"
+    "  data = weft.tokens 'pairs.bin',\n"
+    "  loss = { 'dpo', beta = 0.5, reference_file = 'pairs.reference' } }\n";
+
+/* The folder in which the commands run: the tree's plans, a plan with a checkpoint, and
+ * one with pairs of documents. */
 static void folder(void) {
+  uint16_t pairs[16 * 6];
+  for (int i = 0; i < LEN(pairs); i++) pairs[i] = (uint16_t)((i + 1) % 6);
+  scratch_put("pairs.bin", (char *)pairs, sizeof pairs);
+  scratch_put("dpo.lua", dpo_plan, strlen(dpo_plan));
   scratch_put("plan.lua", plan, strlen(plan));
   Outcome o = process_run(60, "sh -c 'ln -s " WEFT_SOURCE_DIR "/plans plans && "
                               "exec $weft run plan.lua --quiet'");
@@ -236,17 +247,31 @@ START_TEST(other_results_are_in_the_schema) {
   static const struct {
     const char *command;
     int code;
+    const char *schema; /* NULL: that of the first word */
   } ways[] = {
-      {"report wrong.lua", 1},
-      {"report settings.json", 1},
-      {"import settings.json", 1},
-      {"import settings.json --model llama3-8b --world 8", 0},
-      {"export plan.lua --to megatron", 0},
-      {"export function.lua --to deepspeed", 1},
-      {"sample plan.lua --ckpt ckpt --tokens 1,2 --max-tokens 2", 0},
-      {"sample bytes.lua --ckpt bytes --prompt a --prompt b --max-tokens 2", 0},
-      {"best plans/llama3_70b.lua tp=8 pp=4 micro=1 schedule=1f1b clock=1", 0},
-      {"explain nothing", 2},
+      {"show schedule plan.lua --set mesh={tp=2,pp=2} "
+       "--set 'tp_plan={[\"layers.*.no\"]=\"rowwise\"}'",
+       0, NULL},
+      {"show schedule plan.lua --set strategy=fsdp2 --set schedule=1f1b", 0, NULL},
+      {"show mesh plans/qwen3_30b_a3b_ep8.lua", 0, NULL},
+      {"show rank 0 reduces.lua", 0, "show-rank"},
+      {"show rank 0 plan.lua --set schedule=dualpipe_v --set mesh={pp=2} "
+       "--set model.num_hidden_layers=4",
+       0, "show-rank"},
+      {"show graph plan.lua --logical", 0, "show-graph"},
+      {"sim plan.lua --calibration c.lua --compare t.json", 0, NULL},
+      {"diff plan.lua batch.global=8", 1, NULL},
+      {"report plan.lua --gpu '{ \"h100-sxm\", memory_gib = 2.001 }'", 1, NULL},
+      {"report wrong.lua", 1, NULL},
+      {"report settings.json", 1, NULL},
+      {"import settings.json", 1, NULL},
+      {"import settings.json --model llama3-8b --world 8", 0, NULL},
+      {"export plan.lua --to megatron", 0, NULL},
+      {"export function.lua --to deepspeed", 1, NULL},
+      {"sample plan.lua --ckpt ckpt --tokens 1,2 --max-tokens 2", 0, NULL},
+      {"sample bytes.lua --ckpt bytes --prompt a --prompt b --max-tokens 2", 0, NULL},
+      {"best plans/llama3_70b.lua tp=8 pp=4 micro=1 schedule=1f1b clock=1", 0, NULL},
+      {"explain nothing", 2, NULL},
   };
   static const char bytes_plan[] =
       "local weft = require 'weft'\n"
@@ -261,13 +286,29 @@ START_TEST(other_results_are_in_the_schema) {
       "local p = dofile 'plan.lua'\n"
       "p.model = function(m) return m:linear(m:embedding(m:tokens(), 64, 16), 64) end\n"
       "return p\n";
+  static const char reduces[] =
+      "local weft = require 'weft'\n"
+      "local function order(s)\n"
+      "  for i = 0, s.microbatches - 1 do s:F(0, i) s:B(0, i) end\n"
+      "  s:reduce_grad(0)\n"
+      "end\n"
+      "return weft.plan { model = weft.model 'llama-tiny', mesh = { dp = 2 },\n"
+      "  batch = { global = 4, seq = 16 }, schedule = order }\n";
+  static const char machine[] =
+      "machine { device = 'cpu', way = 'w', name = 'm', version = '0', date = 'd',\n"
+      "  threads = 1, cores = 2, f32 = 1e9, bf16 = 1e9, bandwidth = 1e9 }\n";
   folder();
+  scratch_put("reduces.lua", reduces, strlen(reduces));
+  scratch_put("c.lua", machine, strlen(machine));
   scratch_put("wrong.lua", wrong_plan, strlen(wrong_plan));
   scratch_put("settings.json", settings, strlen(settings));
   scratch_put("function.lua", function, strlen(function));
   scratch_put("bytes.lua", bytes_plan, strlen(bytes_plan));
   scratch_put("text", "some text to read, longer than sixteen tokens\n", 46);
   Outcome o = process_run(60, "$weft run bytes.lua --quiet");
+  ck_assert_msg(o.code == 0, "%s", o.err);
+  o = process_run(60, "$weft run plan.lua --quiet --steps 3 --threads 1 --trace t.json "
+                      "--set checkpoint.dir=traced");
   ck_assert_msg(o.code == 0, "%s", o.err);
   read_schema();
   for (int i = 0; i < LEN(ways); i++) {
@@ -277,7 +318,8 @@ START_TEST(other_results_are_in_the_schema) {
                   o.out, o.err);
     const char *verb =
         arena_strn(scratch_arena, ways[i].command, strcspn(ways[i].command, " "));
-    const char *wrong = fault(schema_of(verb), doc, ways[i].command);
+    const json_t *schema = schema_of(ways[i].schema ? ways[i].schema : verb);
+    const char *wrong = fault(schema, doc, ways[i].command);
     ck_assert_msg(!wrong, "%s", wrong);
     json_decref(doc);
   }

@@ -130,6 +130,7 @@ void schedule_json(const ScheduleView *v, Json *out) {
     json_int(out, "total_bytes_sent", (int64_t)total);
   else
     json_none(out, "total_bytes_sent");
+  if (v->unknown) json_str(out, "unknown", v->unknown);
   json_int(out, "virtual", s->virtual_stages);
   json_close(out, '}');
 }

@@ -127,6 +127,9 @@ void eval_reference_json(Json *out, void *ud) {
   json_str(out, "file", v->written);
   json_num(out, "mean_loss", v->mean[0]);
   json_int(out, "sequences", v->rows[0]);
-  json_num(out, "val_mean_loss", v->mean[1]);
+  if (v->rows[1])
+    json_num(out, "val_mean_loss", v->mean[1]);
+  else
+    json_none(out, "val_mean_loss");
   json_int(out, "val_sequences", v->rows[1]);
 }
