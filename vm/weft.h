@@ -263,8 +263,9 @@ WEFT_API int weft_run_rank(const weft_run *run); /* 0 with "local"; -1: no run *
  * WEFT_ERUN, as of the two below: an earlier step has ended the run, see weft_run_step.
  */
 WEFT_API weft_status weft_run_init(weft_run *run, weft_error *err);
-/* The same from a safetensors file, its index, or a folder with one of them. WEFT_EFILE:
- * parameters that are missing, too many or of another shape, all in the error. */
+/* The same from a safetensors file, its index, or a folder with one. WEFT_EFILE: missing,
+ * additional or misshapen parameters, all of them. WEFT_EUSAGE: others have other values.
+ */
 WEFT_API weft_status weft_run_load(weft_run *run, const char *path, weft_error *err);
 
 /* The same from a checkpoint, with the optimizer's states: `path` is one, or a folder of

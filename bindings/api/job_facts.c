@@ -67,6 +67,19 @@ static weft_status add_samples(Facts *f, const char *what, const Data *data,
   return WEFT_OK;
 }
 
+/* Each process reads the pieces of its ranks from its own copy of the files: those of the
+ * model, of an adapter and of a teacher. */
+static weft_status add_values(Facts *f, const SafeTensors *s, weft_error *e) {
+  enum { MOST = 2048 }; /* experts may be a hundred thousand tensors */
+  uint64_t h = 0;
+  TRY(st_look(s, MOST, &h, e));
+  *VEC_PUSH(f->arena, f->list) = (RunFact){
+      "values of the weights", arena_printf(f->arena, "%016llx", (unsigned long long)h),
+      FACT_SAME,
+      "their files have other contents: each process would compute with its own"};
+  return WEFT_OK;
+}
+
 static void add_weights(Facts *f, const SafeTensors *s) {
   uint64_t h = 0;
   for (int i = 0; i < st_count(s); i++) {
@@ -92,10 +105,12 @@ weft_status job_facts(const Job *j, JobFacts *o, weft_error *e) {
   TRY(add_data(&f, "data for validation", o->val, e));
   TRY(add_samples(&f, "samples of the data", o->data, e));
   TRY(add_samples(&f, "samples for validation", o->val, e));
-  if (o->weights)
+  if (o->weights) {
     add_weights(&f, o->weights);
-  else
+    TRY(add_values(&f, o->weights, e));
+  } else {
     add(&f, "weights", FACT_SAME, "none");
+  }
   if (o->resumed) add(&f, "checkpoint", FACT_SAME, o->resumed);
   TRY(add_others(&f, e));
   o->fact = f.list.at;

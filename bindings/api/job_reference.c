@@ -1,7 +1,6 @@
 /* job_reference.c - the losses of a reference that a plan's loss reads from a file: where
  * the file is, and which model it has to be of. */
 #include "job.h"
-#include "vm/io/safetensors/st_type.h"
 
 #include <unistd.h>
 
@@ -13,25 +12,6 @@ const char *job_reference_path(Job *j, bool write) {
 
 /* ---- the model ---- */
 
-/* Three places of each tensor: weights that were trained on differ in all of them. */
-static weft_status add_weights(const SafeTensors *s, uint64_t *h, weft_error *e) {
-  enum { SOME = 32 };
-  unsigned char bytes[SOME * sizeof(double)];
-  for (int i = 0; i < st_count(s); i++) {
-    const SafeTensor *t = st_at(s, i);
-    int64_t size = st_type(t->type)->size, all = (int64_t)t->bytes / size,
-            n = MIN(all, SOME);
-    *h = hash_bytes(*h, t->name, strlen(t->name));
-    *h = hash_bytes(*h, t->dim, sizeof t->dim);
-    *h = hash_bytes(*h, t->type, strlen(t->type));
-    for (int k = 0; k < 3 && n; k++) {
-      TRY(st_read_raw(t, (all - n) / 2 * k, n, bytes, e));
-      *h = hash_bytes(*h, bytes, (size_t)(n * size));
-    }
-  }
-  return WEFT_OK;
-}
-
 /* Without weights a model begins at the values of the seed. */
 static weft_status add_values(Job *j, uint64_t *h, weft_error *e) {
   SafeTensors *weights = NULL;
@@ -40,7 +20,7 @@ static weft_status add_values(Job *j, uint64_t *h, weft_error *e) {
     *h = hash_bytes(*h, &j->plan.seed, sizeof j->plan.seed);
     return WEFT_OK;
   }
-  weft_status st = add_weights(weights, h, e);
+  weft_status st = st_look(weights, 0, h, e);
   st_close(weights);
   return st;
 }

@@ -22,9 +22,9 @@ static void facts_job(void *ud) {
 }
 
 /* The list is in an arena of its own, which the caller must free even after an error. */
-static weft_status facts(const weft_plan *plan, const Data *data, JobFacts *out,
-                         weft_error *e) {
-  FactsCall c = {.j = &plan->job, .f = {.data = data}, .e = e};
+static weft_status facts(const weft_plan *plan, const Data *data,
+                         const SafeTensors *weights, JobFacts *out, weft_error *e) {
+  FactsCall c = {.j = &plan->job, .f = {.data = data, .weights = weights}, .e = e};
   c.f.arena = arena_new(&plan->alloc);
   bool memory = c.f.arena && arena_try(c.f.arena, facts_job, &c);
   *out = c.f;
@@ -65,7 +65,7 @@ weft_status api_run_data(weft_run *r, weft_error *e) {
   weft_status st =
       data_open(&r->alloc, &p->data, p->batch.seq, r->c->vocab, p->seed, &data, e);
   TRY(run_agree(r->s.run, st, e));
-  st = run_agree(r->s.run, facts(r->plan, data, &f, e), e);
+  st = run_agree(r->s.run, facts(r->plan, data, NULL, &f, e), e);
   if (st == WEFT_OK) st = run_consensus(r->s.run, f.fact, f.n, e);
   arena_free(f.arena);
   if (st == WEFT_OK) job_epochs(&r->plan->job.plan, data);
@@ -133,7 +133,7 @@ weft_status weft_run_open(weft_plan *plan, const weft_run_options *options,
                     .saves = plan->job.plan.checkpoint.dir != NULL,
                     .patience_s = o.patience_s};
   JobFacts f;
-  weft_status st = facts(plan, NULL, &f, err);
+  weft_status st = facts(plan, NULL, NULL, &f, err);
   run.fact = f.fact;
   run.nfact = f.n;
   if (st == WEFT_OK) st = run_open(&plan->job.plan, r->c, &run, &r->s.run, err);
@@ -171,14 +171,30 @@ weft_status api_run_lives(const weft_run *r, weft_error *err) {
       "an earlier step has ended this run: open another one with weft_run_open");
 }
 
+/* Every process reads its pieces from its own copy of the files. */
+static weft_status agree_on_weights(weft_run *r, const SafeTensors *weights,
+                                    weft_error *err) {
+  JobFacts f;
+  if (run_is_alone(r->s.run)) return WEFT_OK;
+  weft_status st = run_agree(r->s.run, facts(r->plan, NULL, weights, &f, err), err);
+  if (st == WEFT_OK) st = run_consensus(r->s.run, f.fact, f.n, err);
+  arena_free(f.arena);
+  return st;
+}
+
 /* Files that parameters were read from stay open: an export is like them. */
 static weft_status load(weft_run *r, const char *path, const Folders *in,
                         weft_error *err) {
   const Job *j = &r->plan->job;
   Folders of_plan = lang_folders(j->lp);
-  SafeTensors *now;
-  TRY(run_agree(r->s.run,
-                weights_open(&r->alloc, path, in, &j->plan, &of_plan, &now, err), err));
+  SafeTensors *now = NULL;
+  weft_status st = weights_open(&r->alloc, path, in, &j->plan, &of_plan, &now, err);
+  st = run_agree(r->s.run, st, err);
+  if (st == WEFT_OK) st = agree_on_weights(r, now, err);
+  if (st != WEFT_OK) {
+    st_close(now);
+    return st;
+  }
   api_keep_forget(r); /* it may be about to write like the files of before */
   st_close(r->s.weights);
   r->s.weights = now;

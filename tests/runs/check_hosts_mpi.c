@@ -50,6 +50,11 @@ static weft_status resume(Host *h) {
   return weft_run_resume(h->run, h->rank == 2 ? "gone" : "ckpt", &step, &h->err);
 }
 
+/* Each has a copy of its own, and one of them is another. */
+static weft_status load_other(Host *h) {
+  return weft_run_load(h->run, h->rank == 2 ? "others" : "weights", &h->err);
+}
+
 /* Only the first process looks whose checkpoints the folder has. */
 static weft_status save(Host *h) { return weft_run_save(h->run, 0, &h->err); }
 
@@ -71,6 +76,7 @@ static const struct Case {
   weft_status (*call)(Host *h);
   const char *name, *text;
 } cases[] = {{load, "load", "gone.safetensors"},
+             {load_other, "copies", "values of the weights: "},
              {resume, "resume", "gone"},
              {resume_none, "another", "checkpoint"},
              {save, "save", "has checkpoints already"},
@@ -146,6 +152,7 @@ START_TEST(what_one_finds_ends_all) {
   ck_assert_int_eq(weft_run_save(h.run, 0, &h.err), WEFT_OK);
   ck_assert_int_eq(weft_run_step(h.run, 0, &step, &h.err), WEFT_OK);
   ck_assert_int_eq(weft_run_save(h.run, 1, &h.err), WEFT_OK);
+  ck_assert_int_eq(weft_run_export(h.run, "others", &h.err), WEFT_OK);
   close_run(&h);
 
   MpirunOutcome o = mpirun("--host-child", scratch_path(""));

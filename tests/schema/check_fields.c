@@ -669,7 +669,7 @@ static const char *facts_of(const Inputs *in) {
 /* Two runs whose data, weights, steps or checkpoint differ in anything differ in a fact.
  */
 START_TEST(every_input_is_told) {
-  static const uint16_t zeros[8];
+  static const uint16_t zeros[8], others[8] = {[1] = 1};
   const Inputs base = {
       .tensor = {{"a", DT_F16, 2, {2, 3}, zeros}, {"b", DT_BF16, 1, {2}, zeros}},
       .n = 2,
@@ -677,7 +677,7 @@ START_TEST(every_input_is_told) {
       .val = "some more to look at",
       .steps = 7,
       .resumed = "step-5"};
-  Inputs in[12];
+  Inputs in[13];
   for (int i = 0; i < LEN(in); i++) in[i] = base;
   in[1].tensor[0].name = "c";
   in[2].tensor[0].dtype = DT_BF16;
@@ -690,6 +690,7 @@ START_TEST(every_input_is_told) {
   in[9].val = NULL;
   in[10].steps = 8;
   in[11].resumed = "step-6";
+  in[12].tensor[1].data = others;
   const char *said[LEN(in)];
   for (int i = 0; i < LEN(in); i++) {
     said[i] = facts_of(&in[i]);

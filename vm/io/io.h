@@ -104,6 +104,10 @@ const SafeTensor *st_find(const SafeTensors *s, const char *name); /* NULL if ab
 uint64_t st_bytes(const SafeTensors *s); /* total bytes of all tensors */
 /* Gives tensor i more rows, each of them the mean of those that the file has. */
 weft_status st_grow(SafeTensors *s, int i, int64_t rows, weft_error *e);
+/* Goes on with a hash of names, shapes, types, and values at three places of each tensor;
+ * of more than `most` tensors (0: any number) of some that their names choose, about so
+ * many: other weights give another hash. */
+weft_status st_look(const SafeTensors *s, int most, uint64_t *print, weft_error *e);
 /* All elements as f32. */
 weft_status st_read_f32(const SafeTensor *t, float *out, weft_error *e);
 /* Elements [first, first + n), as `type` says. Thread-safe. */
