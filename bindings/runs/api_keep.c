@@ -289,6 +289,7 @@ static weft_status export_folder(KeepCall *c, weft_error *e) {
   weft_status st =
       export_begin(&x, &j, &(ExportHow){.dtype = DT_ACT}, c->path, r->s.weights, e);
   st = run_agree(r->s.run, st, e);
+  if (st == WEFT_OK) st = run_export_shares(r->s.run, c->path, e);
   if (st == WEFT_OK) st = run_export(r->s.run, &x.out, e);
   export_end(&x);
   return st;

@@ -141,9 +141,11 @@ static void fold_files(void *mine, const void *other, size_t n) {
     if (!a[i].bytes) a[i] = b[i];
 }
 
-/* Closes the temporary folder, and removes it if it has not become a checkpoint. */
+/* Closes the temporary folder, and removes it if it has not become a checkpoint: where it
+ * is not known to be that of all, each process its own. */
 static void leave_folder(Saver *s, bool remove) {
-  if (remove && run_rank(s->run) == 0 && s->dir.fd >= 0) store_drop(&s->dir, s->m.step);
+  bool own = run_rank(s->run) == 0 || (!s->shared && s->into.fd >= 0);
+  if (remove && own && s->dir.fd >= 0) store_drop(&s->dir, s->m.step);
   dir_close(&s->into);
 }
 

@@ -17,8 +17,9 @@ struct Saver {
   const Compiled *c;
   Arena *arena; /* lives as long as the saver */
   RankFile disk;
-  Dir dir;    /* the folder of checkpoints; closed while it cannot be opened */
-  bool taken; /* it is this run's: the first process has it, and all know */
+  Dir dir;     /* the folder of checkpoints; closed while it cannot be opened */
+  bool taken;  /* it is this run's: the first process has it, and all know */
+  bool shared; /* all processes have found the same one */
   char run_id[CHECKSUM_TEXT];
   StopFlag stop;
   bool settles;  /* all processes have found an error, and end with this save */

@@ -3,6 +3,8 @@
  * the manifest that do not change are made. */
 #include "ckpt_save_int.h"
 
+#include "vm/weights/shared_folder.h"
+
 #include <errno.h>
 #include <time.h>
 #include <unistd.h>
@@ -113,6 +115,7 @@ static void make_manifest(Saver *s) {
 weft_status saver_begin(Saver *s, weft_error *e) {
   struct timespec now;
   uint64_t id[3] = {(uint64_t)getpid()};
+  char stem[STORE_NAME];
   make_manifest(s);
   clock_gettime(CLOCK_REALTIME, &now);
   id[1] = (uint64_t)now.tv_sec, id[2] = (uint64_t)now.tv_nsec;
@@ -122,5 +125,8 @@ weft_status saver_begin(Saver *s, weft_error *e) {
   s->taken = s->dir.fd >= 0;
   TRY(run_from_first(s->run, &s->taken, sizeof s->taken, e));
   TRY(run_from_first(s->run, s->run_id, sizeof s->run_id, e));
-  return run_agree(s->run, first ? WEFT_OK : open_folder(s, e), e);
+  TRY(run_agree(s->run, first ? WEFT_OK : open_folder(s, e), e));
+  /* What is left of it after a kill, store_clean removes. */
+  return run_shares_folder(s->run, &s->dir, store_weights(stem, 0),
+                           s->o.plan->checkpoint.dir, &s->shared, e);
 }

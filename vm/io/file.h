@@ -127,6 +127,8 @@ typedef struct FolderOut {
 } FolderOut;
 /* WEFT_OK if nothing, or an empty folder, has this path: a rename replaces that. */
 weft_status folder_free(const char *path, weft_error *e);
+/* The folder in which it would appear, and its name there, freed with free. */
+weft_status folder_above(const char *path, Dir *in, char **name, weft_error *e);
 /* If `in` is NULL the name is a path, as for files. */
 weft_status folder_create(const Dir *in, const char *name, DirOwns *owns, FolderOut *out,
                           weft_error *e);

@@ -54,6 +54,14 @@ weft_status folder_free(const char *path, weft_error *e) {
   return st;
 }
 
+weft_status folder_above(const char *path, Dir *in, char **name, weft_error *e) {
+  FolderOut f;
+  TRY(place(NULL, path, &f, e));
+  *in = f.in;
+  *name = f.name;
+  return WEFT_OK;
+}
+
 /* ---- creating ---- */
 
 static bool make_temporary(FolderOut *f) {

@@ -3,8 +3,12 @@
  * copies one writes. Nothing is gathered. */
 #include "run_export.h"
 
+#include "shared_folder.h"
 #include "snapshot.h"
+#include "vm/io/file.h"
 #include "vm/run/run_int.h"
+
+#include <stdlib.h>
 
 typedef struct Export {
   WeightsOut *out;
@@ -68,6 +72,18 @@ static weft_status finish_all(Run *r, Export *x, weft_error *e) {
     TRY(run_agree(r, out ? weights_out_finish(out, e) : WEFT_OK, e));
   }
   return WEFT_OK;
+}
+
+weft_status run_export_shares(Run *r, const char *dir, weft_error *e) {
+  Dir in = DIR_CLOSED;
+  char *name = NULL;
+  bool shared;
+  if (run_is_alone(r)) return WEFT_OK;
+  weft_status st = run_agree(r, folder_above(dir, &in, &name, e), e);
+  if (st == WEFT_OK) st = run_shares_folder(r, &in, name, dir, &shared, e);
+  dir_close(&in);
+  free(name);
+  return st;
 }
 
 weft_status run_export(Run *r, const WeightsOutOptions *o, weft_error *e) {

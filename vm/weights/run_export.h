@@ -9,4 +9,8 @@
  * of them must see the folder. */
 weft_status run_export(Run *r, const WeightsOutOptions *o, weft_error *e);
 
+/* Whether all of them see the folder in which `dir` will appear, so that a run of days
+ * does not fail at its end: WEFT_EUSAGE on all processes if one does not. */
+weft_status run_export_shares(Run *r, const char *dir, weft_error *e);
+
 #endif

@@ -14,6 +14,7 @@
 #include "vm/ckpt/ckpt_store.h"
 #include "vm/session/session.h"
 #include "vm/weights/run_export.h"
+#include "vm/weights/snapshot.h"
 #include "vm/base/plural.h"
 
 typedef struct Training {
@@ -217,9 +218,12 @@ static void json_result(Json *out, void *ud) {
 
 static weft_status begin_export(Training *t) {
   ExportHow how;
-  TRY(export_options(t->cli, false, &how, &t->job.e));
-  return export_begin(&t->export, &t->job, &how, t->cli->export, t->session.weights,
-                      &t->job.e);
+  weft_error *e = &t->job.e;
+  TRY(export_options(t->cli, false, &how, e));
+  weft_status st =
+      export_begin(&t->export, &t->job, &how, t->cli->export, t->session.weights, e);
+  TRY(run_agree(t->session.run, st, e));
+  return run_export_shares(t->session.run, t->cli->export, e);
 }
 
 /* A run that a signal has ended after a step, on all ranks after the same one, has a
