@@ -186,6 +186,8 @@ static weft_status open_cache(const char *dir, Dir *out, weft_error *e) {
   return st;
 }
 
+/* Another process that has finished the folder meanwhile leaves no place for this one's:
+ * neither when it is begun nor when it is to get its name. */
 weft_status chat_cache_write(Arena *a, const char *dir, const char *name, int files,
                              weft_status (*file)(void *ud, int i, const Dir *in,
                                                  ChatCounts *n, weft_error *e),
@@ -195,23 +197,20 @@ weft_status chat_cache_write(Arena *a, const char *dir, const char *name, int fi
   *n = (ChatCounts){0};
   TRY(open_cache(dir, &cache, e));
   weft_status st = folder_create(&cache, name, owns, &out, e);
-  if (st != WEFT_OK) {
-    dir_close(&cache);
-    return st;
-  }
+  bool begun = st == WEFT_OK;
   for (int i = 0; i < files && st == WEFT_OK; i++) {
     ChatCounts one;
     st = file(ud, i, &out.dir, &one, e);
     if (st == WEFT_OK) add_counts(n, &one);
   }
   if (st == WEFT_OK) st = put_counts(&out.dir, n, e);
-  if (st != WEFT_OK) {
-    folder_drop(&out);
-  } else if ((st = folder_finish(&out, e)) != WEFT_OK &&
-             chat_cache_has(a, dir, name, n)) {
+  bool written = st == WEFT_OK;
+  if (written) st = folder_finish(&out, e);
+  if (begun && !written) folder_drop(&out);
+  dir_close(&cache);
+  if (st != WEFT_OK && begun == written && chat_cache_has(a, dir, name, n)) {
     err_clear(e);
     st = WEFT_OK;
   }
-  dir_close(&cache);
   return st;
 }

@@ -267,6 +267,24 @@ START_TEST(the_first_one_stays) {
 }
 END_TEST
 
+/* One that was finished before this one is begun; without counts it is no such folder. */
+START_TEST(one_that_is_there_stays) {
+  Writing first = {.names = no_names, .fails = -1}, later = {.names = own, .fails = 0};
+  ChatCounts n;
+  ck_assert_int_eq(cache(&first, 1, &n), WEFT_OK);
+  weft_status st = cache(&later, 2, &n);
+  ck_assert_msg(st == WEFT_OK, "%s", scratch_error.text);
+  ck_assert_int_eq(scratch_error.code, WEFT_OK);
+  same_counts(&n, &counted[0]);
+  ck_assert_str_eq(names_in(".weft"), "chat-1\n");
+  put(".weft/chat-1/counts.json", "none");
+  ck_assert_int_eq(cache(&first, 1, &n), WEFT_EFILE);
+  ck_assert_str_eq(scratch_error.text, "exists and is not empty; give another name, or "
+                                       "remove it first");
+  err_clear(&scratch_error);
+}
+END_TEST
+
 Suite *chat_cache_suite(void);
 Suite *chat_cache_suite(void) {
   Suite *s = suite_create("chat_cache");
@@ -279,6 +297,7 @@ Suite *chat_cache_suite(void) {
   tcase_add_test(t, what_fails_leaves_nothing);
   tcase_add_test(t, foreign_files_stay);
   tcase_add_test(t, the_first_one_stays);
+  tcase_add_test(t, one_that_is_there_stays);
   suite_add_tcase(s, t);
   return s;
 }
