@@ -66,6 +66,7 @@ END_TEST
 START_TEST(what_a_shell_has_left_does_no_harm) {
   static const char *const ways[] = {
       "RANK=0 WORLD_SIZE=1", "SLURM_STEP_ID=0 SLURM_PROCID=0 SLURM_NTASKS=1",
+      "SLURM_STEP_ID=4294967290 SLURM_STEP_NUM_TASKS=1 SLURM_PROCID=0 SLURM_NTASKS=16",
       "WEFT_HOST=no-such-host.invalid MASTER_ADDR=no-such-host.invalid WEFT_DOOR=99 "
       "TORCHELASTIC_USE_AGENT_STORE=True LOCAL_RANK=0"};
   put_plan();
@@ -75,7 +76,7 @@ START_TEST(what_a_shell_has_left_does_no_harm) {
     ck_assert_msg(o.code == 0 && strstr(o.err, "4 ranks (tcp)"), "%s: %d: %s", ways[i],
                   o.code, o.err);
   }
-  for (int i = 0; i < 2; i++) {
+  for (int i = 0; i < 3; i++) {
     Outcome o =
         process_run(60, "env %s $weft run plan.lua --steps 2 --threads 1", ways[i]);
     ck_assert_msg(o.code == 0 && strstr(o.err, "4 ranks (local)"), "%s: %d: %s", ways[i],
@@ -93,6 +94,37 @@ START_TEST(what_a_shell_has_left_does_no_harm) {
   o = process_run(60, "env RANK=0 WORLD_SIZE=4 OMPI_COMM_WORLD_RANK=5 "
                       "OMPI_COMM_WORLD_SIZE=8 $weft run plan.lua --steps 1");
   ck_assert_msg(o.code == 2 && strstr(o.err, "MASTER_ADDR"), "%d: %s", o.code, o.err);
+}
+END_TEST
+
+/* MPI has numbers of its own, so that nobody meets by those of the shell: each process
+ * would be rank 0. The second time only MPI knows better. */
+START_TEST(a_shell_has_left_the_rank_of_all) {
+  static const char *const ways[] = {"", "TORCHELASTIC_RUN_ID=x"};
+  put_plan();
+  if (!mpirun_present()) return;
+  for (int i = 0; i < LEN(ways); i++) {
+    Outcome o = process_run(60,
+                            "env RANK=0 WORLD_SIZE=4 %s " MPIRUN
+                            " $weft run plan.lua --comm mpi --steps 2 --threads 1 "
+                            "--log run.jsonl",
+                            ways[i], 4);
+    ck_assert_msg(o.code == 2 && strstr(o.err, "RANK"), "%d: %s%s", o.code, o.out, o.err);
+    ck_assert_msg(!strstr(o.out, "step "), "%s", o.out);
+    ck_assert_ptr_null(
+        strstr(scratch_get(scratch_path("run.jsonl")), "\"event\":\"start\""));
+  }
+}
+END_TEST
+
+/* As by mpiexec of MPICH, of which Open MPI knows nothing. */
+START_TEST(another_mpi_is_told) {
+  put_plan();
+  if (!mpirun_present()) return;
+  Outcome o = process_run(60, "env OMPI_ALLOW_RUN_AS_ROOT=1 PMI_RANK=0 PMI_SIZE=4 "
+                              "ASAN_OPTIONS=detect_leaks=0 $weft run plan.lua --steps 1");
+  ck_assert_msg(o.code == 2 && strstr(o.err, "weft_mpi.so is of another MPI"), "%d: %s",
+                o.code, o.err);
 }
 END_TEST
 
@@ -729,6 +761,8 @@ Suite *launcher_suite(void) {
   tcase_add_test(t, processes_are_as_threads);
   tcase_add_test(t, another_number_is_refused);
   tcase_add_test(t, what_a_shell_has_left_does_no_harm);
+  tcase_add_test(t, a_shell_has_left_the_rank_of_all);
+  tcase_add_test(t, another_mpi_is_told);
   tcase_add_test(t, an_error_of_rank_0_ends_all_at_once);
   tcase_add_test(t, signals_are_passed_on);
   tcase_add_test(t, an_early_signal_is_passed_on);

@@ -62,7 +62,7 @@ START_TEST(test_master) {
 END_TEST
 
 START_TEST(test_innermost_wins) {
-  is(ENV(SLURM, "SLURM_STEP_ID=0", "RANK=1", "WORLD_SIZE=5"), LAUNCH_ENV, 1, 5, -1);
+  is(ENV(SLURM, "SLURM_STEP_ID=0", "RANK=3", "WORLD_SIZE=5"), LAUNCH_ENV, 3, 5, -1);
   is(ENV(SLURM, "SLURM_STEP_ID=0", OMPI, "RANK=1", "WORLD_SIZE=12"), LAUNCH_ENV, 1, 12,
      -1);
   is(ENV(SLURM, "SLURM_STEP_ID=0", OMPI), LAUNCH_OMPI, 2, 6, -1);
@@ -87,6 +87,11 @@ START_TEST(test_what_hides_a_launcher) {
   is(ENV("RANK=0", "WORLD_SIZE=2", "TORCHELASTIC_RUN_ID=x", SLURM, "SLURM_STEP_ID=0"),
      LAUNCH_ENV, 0, 2, -1);
   is(ENV("RANK=0", "WORLD_SIZE=1", SLURM), LAUNCH_ENV, 0, 1, -1);
+  /* As many, but MPI would not meet by these numbers. */
+  fails(ENV("RANK=0", "WORLD_SIZE=6", OMPI),
+        "RANK=0 in the environment, but mpirun says rank 2: unset RANK and WORLD_SIZE");
+  is(ENV("RANK=2", "WORLD_SIZE=6", OMPI), LAUNCH_ENV, 2, 6, -1);
+  is(ENV("RANK=0", "WORLD_SIZE=6", OMPI, "WEFT_LAUNCHER=env"), LAUNCH_ENV, 0, 6, -1);
   /* Where it is meant; several of one number are noticed when they meet. */
   is(ENV("RANK=0", "WORLD_SIZE=1", OMPI, "WEFT_LAUNCHER=env"), LAUNCH_ENV, 0, 1, -1);
   is(ENV("RANK=3", "WORLD_SIZE=4", "PMI_RANK=0", "PMI_SIZE=5"), LAUNCH_ENV, 3, 4, -1);
@@ -98,6 +103,19 @@ END_TEST
 START_TEST(test_slurm_without_a_step) {
   is(ENV("SLURM_NTASKS=5"), LAUNCH_NONE, 0, 1, -1);
   is(ENV(SLURM), LAUNCH_NONE, 0, 1, -1);
+}
+END_TEST
+
+/* A shell that is a step by itself keeps the number of tasks of its allocation. */
+START_TEST(test_size_of_a_step) {
+  is(ENV("SLURM_STEP_ID=4294967290", "SLURM_STEP_NUM_TASKS=1", "SLURM_PROCID=0",
+         "SLURM_NTASKS=16"),
+     LAUNCH_SLURM, 0, 1, -1);
+  is(ENV("SLURM_STEP_ID=0", "SLURM_STEP_NUM_TASKS=8", "SLURM_PROCID=5", "SLURM_NTASKS=4"),
+     LAUNCH_SLURM, 5, 8, -1);
+  fails(ENV("SLURM_STEP_ID=0", "SLURM_STEP_NUM_TASKS=x", "SLURM_PROCID=0",
+            "SLURM_NTASKS=4"),
+        "SLURM_STEP_NUM_TASKS=x");
 }
 END_TEST
 
@@ -132,6 +150,7 @@ Suite *launch_suite(void) {
   tcase_add_test(t, test_innermost_wins);
   tcase_add_test(t, test_what_hides_a_launcher);
   tcase_add_test(t, test_slurm_without_a_step);
+  tcase_add_test(t, test_size_of_a_step);
   tcase_add_test(t, test_half_a_set);
   tcase_add_test(t, test_bad_numbers);
   suite_add_tcase(s, t);

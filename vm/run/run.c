@@ -39,6 +39,11 @@ static weft_status job_start(Worker *w, void *arg, weft_error *e) {
   WorldOptions settings = run_world_options(r, setting);
   TRY(world_start(&r->world, r->kind, &r->alloc, size, &settings, e));
   for (int i = 0; i < r->nworker; i++) r->worker[i].rank = r->world.rank + i;
+  if (r->world.size == 1 && size > 1)
+    return err_set(e, WEFT_EUSAGE,
+                   "the plan's mesh has %d ranks, but MPI says that there is 1 process: "
+                   "if a launcher has started %d, weft_mpi.so is of another MPI than it",
+                   size, size);
   if (r->world.size != size)
     return err_set(e, WEFT_EUSAGE,
                    "the plan's mesh has %d rank%s, but the launcher started %d process%s",

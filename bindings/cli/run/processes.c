@@ -8,6 +8,7 @@
 
 #include "vm/comm/launcher_env.h"
 #include "vm/base/plural.h"
+#include "vm/weights/snapshot.h"
 
 int launched_rank(void) {
   LaunchInfo info;
@@ -164,6 +165,16 @@ static void add_options(const Processes *p, RunOptions *o) {
   o->nfact += LEN(option);
 }
 
+/* MPI has numbers of its own. A process that takes itself for another rank, by variables
+ * that a shell has left, would print and log in its place. */
+static weft_status check_rank(const Run *r, weft_error *e) {
+  if (run_rank(r) == launched_rank()) return WEFT_OK;
+  return err_set(e, WEFT_EUSAGE,
+                 "the environment says rank %d, but MPI says rank %d: unset what a shell "
+                 "or another launcher has left there (RANK, WORLD_SIZE)",
+                 launched_rank(), run_rank(r));
+}
+
 /* SIGTERM ends the wait for other processes like Ctrl-C, with a message. */
 weft_status processes_open(Processes *p, Session *s, RunOptions *o) {
   Job *j = p->job;
@@ -177,6 +188,8 @@ weft_status processes_open(Processes *p, Session *s, RunOptions *o) {
   if (meets) p->cli->heed(SIGTERM);
   weft_status st = session_open(s, &j->plan, j->compiled, o, &j->e);
   if (meets) p->cli->unheed(SIGTERM);
+  if (st == WEFT_OK && p->comm->processes)
+    st = run_agree(s->run, check_rank(s->run, &j->e), &j->e);
   return st;
 }
 
