@@ -12,6 +12,7 @@
 #include "tests/ranks/mpirun.h"
 #include "tests/harness/process.h"
 #include "vm/io/io.h"
+#include "vm/run/run_int.h"
 
 enum { RANKS = 4, PROMISED_S = 10, PATIENCE_S = 100 };
 
@@ -140,6 +141,87 @@ START_TEST(numbers_of_threads_are_told) {
 }
 END_TEST
 
+/* Those of one machine are left out. */
+START_TEST(nccl_is_told_in_order) {
+  char *const some[] = {"PATH=/bin",      "NCCL_PROTO=Simple", "NCCL_SOCKET_IFNAME=eth0",
+                        "NCCL_ALGO=Ring", "NCCL_IB_HCA=mlx5",  "NCCL_DEBUG_FILE=f",
+                        "XNCCL_ALGO=1",   "NCCL_HOSTID=a",     NULL};
+  static const char *const want[] = {"NCCL_ALGO=Ring NCCL_PROTO=Simple", "none"};
+  for (int i = 0; i < 2; i++) {
+    Text t = {0};
+    nccl_variables(i ? some + 8 : some, &t);
+    ck_assert_str_eq(t.s, want[i]);
+    text_free(&t);
+  }
+}
+END_TEST
+
+/* ---- files of values ---- */
+
+/* What each process reads by itself, from files of the same shapes. `made`: how the
+ * folder "made" is written, with another seed for the odd rank. */
+static const struct {
+  const char *name, *fields, *made, *command;
+} copies[] = {
+    {"model", "model = weft.hf 'made'", "", "run"},
+    {"adapter", "model = weft.hf 'base', adapter = { 'lora', rank = 2, from = 'made' }",
+     ", adapter = { 'lora', rank = 2 }", "run"},
+    {"teacher", "model = weft.hf 'base', loss = { 'distill', teacher = 'made' }", "",
+     "run"},
+    {"eval", "model = weft.hf 'base'", "", "eval --weights made"},
+};
+
+static void put_copy_plan(const char *name, const char *fields) {
+  const char *text = arena_printf(
+      scratch_arena,
+      "local weft = require 'weft'\nreturn weft.plan { %s, mesh = { tp = 2, pp = 2 },\n"
+      "  batch = { global = 4, micro = 1, seq = 8 }, data = weft.text { 'a.txt' },\n"
+      "  train = { steps = 2 } }\n",
+      fields);
+  scratch_put(name, text, strlen(text));
+}
+
+static void make_folder(const char *fields, int seed, const char *folder) {
+  put_copy_plan("make.lua", fields);
+  Outcome o = process_run(PATIENCE_S,
+                          "$weft run make.lua --steps 1 --threads 1 --quiet "
+                          "--set train.seed=%d --export %s",
+                          seed, folder);
+  ck_assert_msg(o.code == 0, "%s", o.err);
+}
+
+/* The odd rank has a folder of its own, as on the disk of another machine. */
+START_TEST(copies_of_files_disagree) {
+  static const char model[] =
+      "model = weft.model { 'llama', num_hidden_layers = 2, hidden_size = 16,\n"
+      "  num_attention_heads = 4, num_key_value_heads = 2, intermediate_size = 24,\n"
+      "  vocab_size = 128 }";
+  static const char script[] = "if [ $OMPI_COMM_WORLD_RANK = 2 ]; then cd other; fi\n"
+                               "exec $weft \"$@\" copy.lua --threads 1\n";
+  if (!mpirun_present()) return;
+  put_files();
+  make_folder(model, 1, "base");
+  const char *of = *copies[_i].made ? "model = weft.hf 'base'" : model;
+  of = arena_printf(scratch_arena, "%s%s", of, copies[_i].made);
+  put_copy_plan("copy.lua", copies[_i].fields);
+  make_folder(of, 2, "made");
+  Outcome o = process_run(PATIENCE_S, "sh -c 'mkdir other; cp -r base made copy.lua "
+                                      "a.txt other'");
+  ck_assert_int_eq(o.code, 0);
+  scratch_put("start.sh", script, strlen(script));
+  o = process_run(PATIENCE_S, MPIRUN " sh start.sh %s", RANKS, copies[_i].command);
+  ck_assert_msg(o.code == 0, "%s: %s", copies[_i].name, o.err);
+  o = process_run(PATIENCE_S, "rm -r other/made");
+  ck_assert_int_eq(o.code, 0);
+  make_folder(of, 3, "other/made");
+  o = process_run(PATIENCE_S, MPIRUN " sh start.sh %s", RANKS, copies[_i].command);
+  ck_assert_msg(o.code == 2, "%s: %d: %s", copies[_i].name, o.code, o.err);
+  ck_assert_msg(strstr(o.err, "values of the weights: ") && strstr(o.err, "on rank 2"),
+                "%s: %s", copies[_i].name, o.err);
+  ck_assert_msg(!strstr(o.err, "plan."), "%s: %s", copies[_i].name, o.err);
+}
+END_TEST
+
 Suite *disagree_suite(void);
 Suite *disagree_suite(void) {
   const char *more = getenv("WEFT_DISAGREE");
@@ -149,6 +231,8 @@ Suite *disagree_suite(void) {
   tcase_add_checked_fixture(t, scratch_setup, scratch_teardown);
   tcase_add_loop_test(t, one_rank_disagrees, 0, more ? atoi(more) : LEN(ways));
   if (!more) tcase_add_test(t, numbers_of_threads_are_told);
+  if (!more) tcase_add_test(t, nccl_is_told_in_order);
+  if (!more) tcase_add_loop_test(t, copies_of_files_disagree, 0, LEN(copies));
   suite_add_tcase(s, t);
   return s;
 }

@@ -10,6 +10,7 @@
  * Every rank sends its facts, as pairs of strings, to rank 0, which compares them and
  * sends its verdict to all. */
 #include <stdio.h>
+#include <unistd.h>
 
 #include "run_int.h"
 #include "vm/base/build_id.h"
@@ -231,11 +232,11 @@ static uint64_t hash_programs(const Compiled *c) {
   return c->eval ? h ^ 31 * hash_programs(c->eval) : h;
 }
 
-weft_status consensus_at_start(Run *r, const RunFact *fact, int n, weft_error *e) {
+static weft_status agree_at_start(Run *r, const char *variables, const RunFact *fact,
+                                  int n, weft_error *e) {
   char build[96], id[64], programs[32], way[DEVICE_WAY] = "", threads[16];
   RunFact all[FACTS_MAX];
-  if (!r->kind->processes) return WEFT_OK;
-  assert(n + 4 <= FACTS_MAX);
+  assert(n + 5 <= FACTS_MAX);
   build_id(id, sizeof id);
   snprintf(build, sizeof build, "%s, build %.16s", weft_version(), id);
   snprintf(programs, sizeof programs, "%016llx", (unsigned long long)hash_programs(r->c));
@@ -248,9 +249,23 @@ weft_status consensus_at_start(Run *r, const RunFact *fact, int n, weft_error *e
   all[2] = (RunFact){"threads of a rank", threads, FACT_TOLD,
                      "sums may be rounded differently, and the slowest rank sets the "
                      "pace; --threads makes them equal"};
-  if (n) memcpy(all + 3, fact, (size_t)n * sizeof *fact);
-  all[n + 3] = (RunFact){"the compiled programs", programs, FACT_FOLLOWS, NULL};
-  return run_consensus(r, all, n + 4, e);
+  all[3] = (RunFact){"NCCL_* of the environment", variables, FACT_SAME,
+                     "ranks that exchange in different ways wait for ever"};
+  if (n) memcpy(all + 4, fact, (size_t)n * sizeof *fact);
+  all[n + 4] = (RunFact){"the compiled programs", programs, FACT_FOLLOWS, NULL};
+  return run_consensus(r, all, n + 5, e);
+}
+
+/* What is set of NCCL counts only where it carries data. */
+weft_status consensus_at_start(Run *r, const RunFact *fact, int n, weft_error *e) {
+  static char *const no_variables[] = {NULL};
+  Text variables = {0};
+  if (!r->kind->processes) return WEFT_OK;
+  nccl_variables(r->kind->device ? environ : no_variables, &variables);
+  weft_status st = variables.oom ? err_set(e, WEFT_ENOMEM, "out of memory")
+                                 : agree_at_start(r, variables.s, fact, n, e);
+  text_free(&variables);
+  return st;
 }
 
 const char *run_uneven(const Run *r) { return r->uneven[0] ? r->uneven : NULL; }

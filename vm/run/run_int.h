@@ -179,6 +179,9 @@ void packed_chunks(const Packed *p, const int32_t *row, const int32_t *labels, i
                    uint32_t number, const SeqPiece *piece, InputKind kind, int32_t *to);
 
 /* ---- consensus.c ---- */
+/* library_variables.c: those of the environment, NULL-terminated, that have to be the
+ * same in all processes: "NCCL_ALGO=Ring NCCL_PROTO=Simple", or "none". */
+void nccl_variables(char *const *environment, Text *out);
 /* run_consensus on the facts of the options, this build and the programs. */
 weft_status consensus_at_start(Run *r, const RunFact *fact, int n, weft_error *e);
 
