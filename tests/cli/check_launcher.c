@@ -329,12 +329,37 @@ START_TEST(sbatch_asks_for_machines) {
       "slurm",
       "--set mesh.dp=4 --set batch.global=16 --set 'cluster={nodes=2,gpu=\"h100-sxm\"}'");
   static const char *const lines[] = {
-      "#SBATCH --job-name=small-one\n", "#SBATCH --nodes=2\n", "#SBATCH --ntasks=16\n",
-      "#SBATCH --ntasks-per-node=8\n", "#SBATCH --gpus-per-node=8\n"};
+      "#SBATCH --job-name=small-one\n", "#SBATCH --nodes=2\n",
+      "#SBATCH --ntasks=16\n",          "#SBATCH --ntasks-per-node=8\n",
+      "#SBATCH --gpus-per-node=8\n",    "#SBATCH --exclusive\n#SBATCH --mem=0\n"};
   for (int i = 0; i < LEN(lines); i++)
     ck_assert_msg(strstr(text, lines[i]) != NULL, "%s: %s", lines[i], text);
 }
 END_TEST
+
+/* Over ssh mpirun takes along what it is told to. This one prints its arguments. */
+static void variables_are_taken_along(const char *kind) {
+  static const char stand_in[] = "#!/bin/sh\necho \"$@\"\n";
+  static const struct {
+    const char *env, *said;
+  } ways[] = {
+      {"OLD=1", "--bind-to none weft run "},
+      {"WEFT_CPU=avx2", "--bind-to none -x WEFT_CPU weft run "},
+      {"WEFT_CODES=x WEFT_HOST=y CUDA_VISIBLE_DEVICES=0 NCCL_ALGO=Ring",
+       "--bind-to none -x NCCL_ALGO weft run "},
+      {"WEFT_CPU=avx2 OMPI_MCA_mca_base_env_list=WEFT_CPU", "--bind-to none weft run "},
+  };
+  scratch_put("mpirun", stand_in, sizeof stand_in - 1);
+  for (int i = 0; i < LEN(ways); i++) {
+    Outcome o = process_run(60,
+                            "sh -c 'chmod +x mpirun; exec env -i PATH=.:$PATH WEFT=weft "
+                            "%s bash %s.sh'",
+                            ways[i].env, kind);
+    ck_assert_msg(o.code == 0 && strstr(o.out, ways[i].said), "%s: %d: %s%s", ways[i].env,
+                  o.code, o.out, o.err);
+  }
+  ck_assert_int_eq(remove(scratch_path("mpirun")), 0);
+}
 
 /* Between machines data goes by MPI, also on machines that Slurm gives. */
 START_TEST(scripts_of_mpi_run) {
@@ -344,6 +369,7 @@ START_TEST(scripts_of_mpi_run) {
   ck_assert_msg(strstr(text, "mpirun -n 4 --map-by ppr:4:node") &&
                     strstr(text, " --comm mpi ") && !strstr(text, "MASTER_ADDR"),
                 "%s", text);
+  variables_are_taken_along(kind);
   Outcome o =
       process_run(60,
                   "env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 "
@@ -400,6 +426,17 @@ static const char *script_without_mpi(void) {
   return text;
 }
 
+/* The module of MPI may be there without what starts its ranks. */
+START_TEST(scripts_without_mpirun) {
+  put_plan();
+  Outcome o = process_run(60, "env PATH=/nowhere $weft launch plan.lua --slurm");
+  ck_assert_msg(o.code == 0, "%s", o.err);
+  ck_assert_msg(strstr(o.out, "# MPI is not there: there is no mpirun in PATH\n") &&
+                    strstr(o.out, "\nsrun "),
+                "%s", o.out);
+}
+END_TEST
+
 static Outcome run_script_on(const char *srun, const char *weft, const char *kind,
                              const char *args) {
   /* After the first failure, or when it is told to end, it ends the others; and it ends
@@ -442,7 +479,8 @@ static Outcome run_script(const char *kind, const char *args) {
  * what changes it stands among the arguments of the script. */
 START_TEST(a_wrong_plan_is_not_tried) {
   script_of(kinds[_i], "--set 'checkpoint={dir=\"ck\",every=1}'");
-  static const char *const wrong[] = {"--set mesh.tp=3", "--set=mesh.tp=3 --threads 1"};
+  static const char *const wrong[] = {"--set mesh.tp=3", "--set=mesh.tp=3 --threads 1",
+                                      "mesh.tp=3", "--threads 1 mesh.tp=3"};
   for (int i = 0; i < LEN(wrong); i++) {
     char args[80];
     snprintf(args, sizeof args, "%s %s", _i == 2 ? "0 127.0.0.1" : "", wrong[i]);
@@ -450,6 +488,32 @@ START_TEST(a_wrong_plan_is_not_tried) {
     ck_assert_msg(o.code == 1, "%d: %s", o.code, o.err);
     ck_assert_msg(strstr(o.err, "mesh.tp") && !strstr(o.err, "attempt"), "%s", o.err);
   }
+}
+END_TEST
+
+/* A launcher that is not there, or weft, is no failure of a machine. */
+START_TEST(what_is_not_there_is_not_tried_again) {
+  static const char gone[] =
+      "#!/bin/sh\n[ \"$1\" != check ] || exit 0\necho run >>runs\nexit 127\n";
+  script_of(kinds[_i], "--set 'checkpoint={dir=\"ck\",every=1}'");
+  scratch_put("srun", gone, sizeof gone - 1);
+  scratch_put("scontrol", "#!/bin/sh\necho 127.0.0.1\n", 25);
+  Outcome o = process_run(
+      20,
+      "sh -c 'chmod +x srun scontrol; cp srun mpirun; cp srun torchrun; exec env "
+      "PATH=.:$PATH SLURM_JOB_ID=1 SLURM_JOB_NODELIST=x WEFT_SECRET=w WEFT=./srun bash "
+      "%s.sh %s'",
+      kinds[_i], _i == 2 ? "0 127.0.0.1" : "");
+  ck_assert_msg(o.code == 127 && !strstr(o.err, "attempt"), "%d: %s", o.code, o.err);
+  ck_assert_str_eq(scratch_get(scratch_path("runs")), "run\n");
+}
+END_TEST
+
+/* A word that may be the value of an option is not checked as a field. */
+START_TEST(values_are_no_fields) {
+  script_of("torchrun", "--set 'checkpoint={dir=\"ck\",every=1}'");
+  Outcome o = run_script("torchrun", "0 127.0.0.1 --frobnicate mesh.tp=3 a/mesh.tp=3");
+  ck_assert_msg(o.code == 2 && strstr(o.err, "--frobnicate"), "%d: %s", o.code, o.err);
 }
 END_TEST
 
@@ -489,14 +553,17 @@ START_TEST(scripts_for_gpus) {
   const char *cluster = "--set 'cluster={nodes=1,gpus=4,gpu=\"h100-sxm\"}'";
   const char *text = script_of(kinds[_i], cluster);
   ck_assert_msg(strstr(text, " --comm nccl --device cuda ") != NULL, "%s", text);
+  ck_assert_msg(_i || strstr(text, "#SBATCH --gpus-per-node=4\n"), "%s", text);
   ck_assert_ptr_null(strstr(text, "Data goes over TCP"));
   remove(scratch_path(_i == 0 ? "slurm.sh" : _i == 1 ? "mpirun.sh" : "torchrun.sh"));
   text = script_of(kinds[_i],
                    "--set 'cluster={nodes=1,gpus=4,gpu=\"h100-sxm\"}' --device cpu");
-  ck_assert_ptr_null(strstr(text, "cuda"));
+  ck_assert_ptr_null(strstr(text, "--device cuda"));
+  ck_assert_ptr_null(strstr(text, "--gpus-per-node"));
   remove(scratch_path(_i == 0 ? "slurm.sh" : _i == 1 ? "mpirun.sh" : "torchrun.sh"));
   text = script_of(kinds[_i], "--device cuda");
   ck_assert_msg(strstr(text, " --comm nccl --device cuda ") != NULL, "%s", text);
+  ck_assert_msg(_i || strstr(text, "#SBATCH --gpus-per-node=4\n"), "%s", text);
   Outcome o = process_run(60, "$weft launch plan.lua --%s --device gpu", kinds[_i]);
   ck_assert_int_eq(o.code, 2);
   ck_assert_msg(strstr(o.err, "gpu"), "%s", o.err);
@@ -773,11 +840,14 @@ Suite *launcher_suite(void) {
   tcase_add_loop_test(t, scripts_can_be_read, 0, LEN(kinds));
   tcase_add_loop_test(t, scripts_go_on, 0, LEN(kinds));
   tcase_add_loop_test(t, a_wrong_plan_is_not_tried, 0, LEN(kinds));
+  tcase_add_loop_test(t, what_is_not_there_is_not_tried_again, 0, LEN(kinds));
+  tcase_add_test(t, values_are_no_fields);
   tcase_add_test(t, scripts_of_torchrun_want_a_machine);
   tcase_add_test(t, sbatch_asks_for_machines);
   tcase_add_loop_test(t, scripts_of_mpi_run, 0, 2);
   tcase_add_loop_test(t, scripts_of_mpi_save_in_time, 0, 2);
   tcase_add_loop_test(t, other_scripts_run, 0, 2);
+  tcase_add_test(t, scripts_without_mpirun);
   tcase_add_test(t, rank_0_is_reached_by_its_name);
   tcase_add_loop_test(t, scripts_for_gpus, 0, LEN(kinds));
   tcase_add_loop_test(t, scripts_run_on_gpus, 0, LEN(kinds));

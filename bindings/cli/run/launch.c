@@ -13,7 +13,6 @@ typedef struct Launch {
   const Cli *cli;
   Job job;
   int ranks, per_node, nodes;
-  bool gpus;     /* the machines of the plan's cluster have GPUs */
   bool cuda;     /* ranks run on them, and NCCL carries what they exchange */
   bool resumes;  /* the plan has checkpoints to resume from */
   bool mpi;      /* data goes over MPI */
@@ -81,14 +80,18 @@ static void put_append(Launch *l) {
  * plans have. Only the code of a wrong plan counts: this machine need not be one of those
  * that run, which have the files of the plan. */
 static void put_check(Launch *l) {
-  text_add(&l->out,
-           "# A plan that is wrong is not tried.\noptions=() value=\n"
-           "for word in \"$@\"; do\n"
-           "  if [ \"$value\" ]; then options+=(\"$word\") value=; continue; fi\n"
-           "  case $word in\n"
-           "  --set | -D | --data | --memory) options+=(\"$word\") value=1 ;;\n"
-           "  --set=* | -D* | --data=* | --memory=*) options+=(\"$word\") ;;\n"
-           "  esac\ndone\ncode=0\nsaid=$(\"${WEFT:-weft}\" check --quiet ");
+  text_add(
+      &l->out,
+      "# A plan that is wrong is not tried.\noptions=() value='' last=''\n"
+      "for word in \"$@\"; do\n"
+      "  if [ \"$value\" ]; then options+=(\"$word\") value='' last=''; continue; fi\n"
+      "  case $word in\n"
+      "  --set | -D | --data | --memory) options+=(\"$word\") value=1 ;;\n"
+      "  --set=* | -D* | --data=* | --memory=*) options+=(\"$word\") ;;\n"
+      "  [A-Za-z_]*=*) # a field, unless it may be the value of another option\n"
+      "    case ${word%%=*}$last in */* | *-*) ;; *) options+=(\"$word\") ;; esac ;;\n"
+      "  esac\n  case $word in -*=*) last='' ;; -*) last=- ;; *) last='' ;; esac\n"
+      "done\ncode=0\nsaid=$(\"${WEFT:-weft}\" check --quiet ");
   put_plan(l);
   if (l->cuda) text_add(&l->out, " --device cuda");
   text_add(&l->out,
@@ -153,23 +156,39 @@ static void put_attempts(Launch *l, void (*put_command)(Launch *l)) {
   if (l->coded) put_codes(l);
   text_add(&l->out,
            "# Resumes from the last checkpoint if machines fail: code 2 is of files and "
-           "options,\n# 3 of a limit, 129, 130, 138 and 143 of a signal that asked to "
-           "end.\nfor attempt in 1 2 3 4 5; do\n");
+           "options,\n# 3 of a limit, 126 and 127 of a command that is not there, 129, "
+           "130, 138 and 143\n# of a signal that asked to end.\n"
+           "for attempt in 1 2 3 4 5; do\n");
   if (l->coded) text_add(&l->out, "  rm -f \"$WEFT_CODES\"/*\n");
   text_add(&l->out, l->batch ? "  " : "  setsid ");
   put_command(l);
   text_add(&l->out, PASS_ON);
   if (l->coded) text_add(&l->out, "  [ \"$code\" = 0 ] || code_of_ranks\n");
   text_add(&l->out,
-           "  case $code in 0 | 2 | 3 | 129 | 130 | 138 | 143) exit \"$code\" ;; esac\n"
+           "  case $code in\n  0 | 2 | 3 | 126 | 127 | 129 | 130 | 138 | 143) exit "
+           "\"$code\" ;;\n  esac\n"
            "  echo \"attempt $attempt ended with $code\" >&2\n"
            "  [ -z \"$asked\" ] || break\n"
            "done\nexit \"$code\"\n");
 }
 
+/* Over ssh Open MPI takes along its own variables alone. What is of one machine stays
+ * there. An array that is empty is not set in bash before 4.4. */
+static void put_variables(Launch *l) {
+  text_add(&l->out,
+           "# Variables that all machines get.\npass=()\n"
+           "for word in $(compgen -e); do\n  case $word in\n"
+           "  WEFT_CODES | WEFT_HOST | CUDA_VISIBLE_DEVICES) ;;\n"
+           "  WEFT_* | NCCL_* | OMP_* | GOMP_* | CUDA_* | HF_*) pass+=(-x \"$word\") ;;\n"
+           "  esac\ndone\n"
+           "[ -z \"${OMPI_MCA_mca_base_env_list:-}\" ] || pass=() # one list alone\n");
+}
+
 static void put_mpi(Launch *l, const char *hosts) {
-  text_printf(&l->out, "mpirun -n %d --map-by ppr:%d:node --bind-to none %s", l->ranks,
-              l->per_node, hosts);
+  text_printf(&l->out,
+              "mpirun -n %d --map-by ppr:%d:node --bind-to none "
+              "${pass[@]+\"${pass[@]}\"} %s",
+              l->ranks, l->per_node, hosts);
   put_run(l, "mpi");
 }
 
@@ -200,11 +219,24 @@ static void put_slurm_command(Launch *l) {
   put_run(l, "tcp");
 }
 
-/* Whether this machine, where the script is written, has MPI. Ranks of GPUs meet over
- * TCP: that carries what NCCL needs to begin. */
+/* Whether a program of this name is in a folder of PATH. */
+static bool has_program(Arena *a, const char *name) {
+  const char *path = getenv("PATH");
+  for (size_t n; path && *path; path += n + (path[n] == ':')) {
+    n = strcspn(path, ":");
+    const char *folder = n ? arena_strn(a, path, n) : ".";
+    if (access(arena_printf(a, "%s/%s", folder, name), X_OK) == 0) return true;
+  }
+  return false;
+}
+
+/* Whether this machine, where the script is written, has MPI: the library and what starts
+ * its ranks. Ranks of GPUs meet over TCP: that carries what NCCL needs to begin. */
 static void choose_mpi(Launch *l, weft_error *why) {
-  err_clear(why);
-  l->mpi = !l->cuda && world_kind("mpi", NULL)->load(why);
+  if (has_program(l->job.arena, "mpirun"))
+    l->mpi = !l->cuda && world_kind("mpi", NULL)->load(why);
+  else
+    err_set(why, WEFT_EUSAGE, "there is no mpirun in PATH");
   l->warned = l->mpi && l->resumes;
 }
 
@@ -219,8 +251,9 @@ static void put_slurm(Launch *l) {
   text_printf(out, "#SBATCH --nodes=%d\n", l->nodes);
   text_printf(out, "#SBATCH --ntasks=%d\n", l->ranks);
   text_printf(out, "#SBATCH --ntasks-per-node=%d\n", l->per_node);
-  if (l->gpus) text_printf(out, "#SBATCH --gpus-per-node=%d\n", l->per_node);
-  text_add(out, "#SBATCH --exclusive\n#SBATCH --open-mode=append\n");
+  if (l->cuda) text_printf(out, "#SBATCH --gpus-per-node=%d\n", l->per_node);
+  /* --exclusive is not of memory. */
+  text_add(out, "#SBATCH --exclusive\n#SBATCH --mem=0\n#SBATCH --open-mode=append\n");
   text_printf(out, "#SBATCH --output=%s-%%j.log\n", l->name);
   if (l->resumes)
     text_printf(out, "#SBATCH --requeue\n#SBATCH --signal=%s@120\n",
@@ -234,15 +267,13 @@ static void put_slurm(Launch *l) {
         "MASTER_PORT=$((20000 + SLURM_JOB_ID % 12000))\n"
         "WEFT_SECRET=$(od -An -N16 -tx1 /dev/urandom | tr -d ' \\n')\n"
         "export MASTER_ADDR MASTER_PORT WEFT_SECRET\n");
+  if (l->mpi) put_variables(l);
   put_attempts(l, put_slurm_command);
 }
 
 /* ---- mpirun ---- */
 
-static void
-put_mpirun_command(Launch *l) { /* An empty array is not set in bash before 4.4. */
-  put_mpi(l, "${hosts[@]+\"${hosts[@]}\"} ");
-}
+static void put_mpirun_command(Launch *l) { put_mpi(l, "${hosts[@]+\"${hosts[@]}\"} "); }
 
 static void put_mpirun(Launch *l) {
   l->mpi = true;
@@ -251,6 +282,7 @@ static void put_mpirun(Launch *l) {
   text_add(&l->out, "set -euo pipefail\n"
                     "hosts=()\n"
                     "if [ -n \"${HOSTS:-}\" ]; then hosts=(--hostfile \"$HOSTS\"); fi\n");
+  put_variables(l);
   put_attempts(l, put_mpirun_command);
 }
 
@@ -318,7 +350,6 @@ static weft_status measure(Launch *l) {
   l->ranks = j->mesh.world;
   l->per_node = MIN(job_node_ranks(j), l->ranks);
   l->nodes = (l->ranks + l->per_node - 1) / l->per_node;
-  l->gpus = j->plan.cluster.gpus > 0;
   l->cuda = j->plan.cluster.gpu != NULL;
   if (l->cli->device) {
     const DeviceKind *kind = device_kind(l->cli->device, &j->e);
