@@ -26,7 +26,7 @@ external_dependencies = {
 build = {
   type = "command",
   build_command = "cmake -S . -B build-rock -D CMAKE_BUILD_TYPE=Release -D WEFT_TESTS=OFF -D WEFT_CUDA=OFF "
-    .. "-D WEFT_MPI=OFF -D WEFT_BLAS=OFF && cmake --build build-rock --parallel --target module",
+    .. "-D WEFT_MPI=OFF -D WEFT_BLAS=OFF && cmake --build build-rock --parallel \"$(nproc)\" --target module",
   install_command = "cmake --install build-rock --component rock --strip --prefix build-rock/rock",
   install = {
     lib = {

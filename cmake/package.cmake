@@ -42,5 +42,5 @@ deb(dev libweft-dev libdevel "header of the plan interpreter weft
  "${LIBRARY_PACKAGE} ${SAME_VERSION}")
 deb(mpi weft-mpi science "MPI engine of the plan interpreter weft
  Ranks that talk by Open MPI: weft run under mpirun or srun."
- "weft ${SAME_VERSION}")
+ "weft ${SAME_VERSION}, openmpi-bin")
 include(CPack)

@@ -87,7 +87,7 @@ packages() {
     ./dev package >&2
   fi
   mkdir "$root/packages"
-  cp $made/weft_*.deb $made/libweft0_*.deb "$root/packages"
+  cp $made/weft_*.deb $made/weft-mpi_*.deb $made/libweft0_*.deb "$root/packages"
   # shellcheck disable=SC2016 # of the shell inside
   unshare --mount --propagation private -- "$PWD/tests/clean_room.sh" --inside "$root" bash -euc '
     export DEBIAN_FRONTEND=noninteractive
@@ -97,8 +97,9 @@ packages() {
     cd "/tmp/Pläne hier"
     weft check quickstart.lua
     weft run quickstart.lua --steps 5
+    mpirun --allow-run-as-root --oversubscribe -n 8 weft run quickstart.lua --steps 2
     weft completion man | cmp - /usr/share/man/man1/weft.1
-    apt-get purge -y -q --auto-remove weft libweft0 >/tmp/packages.log 2>&1 ||
+    apt-get purge -y -q --auto-remove weft weft-mpi libweft0 >/tmp/packages.log 2>&1 ||
       { cat /tmp/packages.log; exit 1; }
     test ! -e /usr/bin/weft'
 }

@@ -88,6 +88,8 @@ START_TEST(a_rock_is_a_module) {
       "local weft = require 'weft'\n"
       "dofile(arg[1])\n"
       "assert(version == weft.version .. '-1', version)\n"
+      "-- make takes no number for all files at once\n"
+      "assert(build.build_command:find('--parallel \"$(nproc)\" ', 1, true))\n"
       "for name, path in pairs(build.install.lib) do -- where luarocks puts a module\n"
       "  local file = name:gsub('%.', '/') .. '.so'\n"
       "  assert(path == 'build-rock/rock/' .. file, path)\n"
