@@ -4,6 +4,7 @@
  * of each and what it yields. Backward ops need no rules of their own: shard_backward.c
  * derives theirs from the forward op's (see dual() there). */
 #include "shard_rules.h"
+#include "vm/graph/rules.h"
 
 ShardRule *const shard_rule[OP_N] = {
 #define OP(name, nin, nout, infer, grad, shard, cost, doc) [OP_##name] = shard,
