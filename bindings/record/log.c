@@ -21,10 +21,11 @@ weft_status log_mend(const FileEnd *to, weft_error *e) {
   enum { MOST = 1 << 20 }; /* no line of a log is as long */
   Text tail = {0};
   if (file_last(to) == '\n') return WEFT_OK;
-  bool half = file_tail(to, MOST, &tail) && is_half(&tail);
+  int64_t size;
+  bool half = file_tail(to, MOST, &tail, &size) && is_half(&tail);
   size_t n = tail.n;
   text_free(&tail);
-  return half ? file_cut(to, n, e) : file_add(to, "\n", 1, e);
+  return half ? file_cut(to, n, size, e) : file_add(to, "\n", 1, e);
 }
 
 /* A file has the log of one run unless --append is given. */

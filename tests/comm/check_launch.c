@@ -44,6 +44,10 @@ START_TEST(test_each_launcher) {
   is(ENV("PATH=/bin"), LAUNCH_NONE, 0, 1, -1);
   is(ENV("RANK=1", "WORLD_SIZE=4"), LAUNCH_ENV, 1, 4, -1);
   is(ENV("RANK=1", "WORLD_SIZE=4", "LOCAL_RANK=0"), LAUNCH_ENV, 1, 4, 0);
+  /* mpirun says the same, in a daemon that srun has started. */
+  is(ENV("RANK=1", "WORLD_SIZE=3", "OMPI_COMM_WORLD_RANK=1", "OMPI_COMM_WORLD_SIZE=3",
+         "SLURM_STEP_ID=0", "SLURM_PROCID=0", "SLURM_NTASKS=4", "SLURM_STEP_NUM_TASKS=3"),
+     LAUNCH_ENV, 1, 3, -1);
   is(ENV(OMPI, "OMPI_COMM_WORLD_LOCAL_RANK=1"), LAUNCH_OMPI, 2, 6, 1);
   is(ENV("PMI_RANK=0", "PMI_SIZE=2", "MPI_LOCALRANKID=0"), LAUNCH_PMI, 0, 2, 0);
   is(ENV(SLURM, "SLURM_STEP_ID=0", "SLURM_LOCALID=1"), LAUNCH_SLURM, 3, 5, 1);

@@ -105,7 +105,8 @@ static weft_status hide_nobody(const LaunchInfo *env, LaunchGetenv get, void *ud
     bool found = false;
     if (detect((LaunchKind)k, get, ud, &other, &found, NULL) != WEFT_OK || !found)
       continue;
-    if (other.size == env->size && other.rank != env->rank)
+    if (other.size == env->size && other.rank == env->rank) return WEFT_OK;
+    if (other.size == env->size)
       return err_set(e, WEFT_EUSAGE,
                      "RANK=%d in the environment, but %s says rank %d: unset RANK and "
                      "WORLD_SIZE, or set WEFT_LAUNCHER=env if they are meant",

@@ -107,11 +107,12 @@ weft_status file_add(const FileEnd *f, const void *data, size_t n, weft_error *e
 weft_status file_add_text(const FileEnd *f, Text *t, weft_error *e); /* and frees it */
 /* The last byte; 0 if there is none. */
 char file_last(const FileEnd *f);
-/* Adds what is behind the last newline to `out`; false if there is nothing, or more than
- * `most` bytes. */
-bool file_tail(const FileEnd *f, size_t most, Text *out);
-/* Removes the last `n` bytes of a regular file. */
-weft_status file_cut(const FileEnd *f, size_t n, weft_error *e);
+/* Adds what is behind the last newline to `out`, of a file of so many bytes; false if
+ * there is nothing, or more than `most` bytes. */
+bool file_tail(const FileEnd *f, size_t most, Text *out, int64_t *size);
+/* Removes the last `n` bytes of a regular file that still has `size` of them: another
+ * process may have added to it. */
+weft_status file_cut(const FileEnd *f, size_t n, int64_t size, weft_error *e);
 void file_end(FileEnd *f); /* closes */
 
 /* ---- folder_write.c ---- */

@@ -331,9 +331,10 @@ char file_last(const FileEnd *f) {
   return sized && pread(f->fd, &last, 1, st.st_size - 1) == 1 ? last : 0;
 }
 
-bool file_tail(const FileEnd *f, size_t most, Text *out) {
+bool file_tail(const FileEnd *f, size_t most, Text *out, int64_t *size) {
   struct stat st;
   if (fstat(f->fd, &st) != 0 || !S_ISREG(st.st_mode)) return false;
+  *size = st.st_size;
   size_t room = (size_t)MIN((uint64_t)st.st_size, (uint64_t)most), n = 0;
   char *s = mem_new(NULL, room + 1);
   if (s && pread(f->fd, s, room, st.st_size - (off_t)room) == (ssize_t)room)
@@ -344,9 +345,10 @@ bool file_tail(const FileEnd *f, size_t most, Text *out) {
   return whole && !out->oom;
 }
 
-weft_status file_cut(const FileEnd *f, size_t n, weft_error *e) {
+weft_status file_cut(const FileEnd *f, size_t n, int64_t size, weft_error *e) {
   struct stat st;
-  if (fstat(f->fd, &st) == 0 && ftruncate(f->fd, st.st_size - (off_t)n) == 0)
+  if (fstat(f->fd, &st) == 0 &&
+      (st.st_size != size || ftruncate(f->fd, size - (off_t)n) == 0))
     return WEFT_OK;
   return err_file(e, WEFT_EFILE, f->path, 0, "cannot be written: %s", strerror(errno));
 }

@@ -6,8 +6,9 @@
 
 /* How a machine reaches the others, and what it tells of it, may be its own. */
 static bool is_of_machine(const char *variable) {
-  static const char *const own[] = {"SOCKET_", "IB_",       "HOSTID", "DEBUG",
-                                    "TOPO_",   "CONF_FILE", "GRAPH_", "NET_GDR_"};
+  static const char *const own[] = {
+      "SOCKET_", "IB_",      "HOSTID",   "DEBUG", "TOPO_",      "CONF_FILE",
+      "GRAPH_",  "NET_GDR_", "OOB_NET_", "RAS_",  "MNNVL_UUID", "MNNVL_CLIQUE_ID"};
   for (int i = 0; i < LEN(own); i++)
     if (strncmp(variable + 5, own[i], strlen(own[i])) == 0) return true;
   return false;

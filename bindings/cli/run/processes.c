@@ -113,7 +113,8 @@ static weft_status choose_threads(Processes *p, int64_t world) {
   int ranks = world ? 1 : p->job->mesh.world;
   int64_t most = MAX(MAX(256, 4 * cores) / ranks, 1);
   p->threads = MAX((int)p->cli->threads, 0);
-  if (!p->threads && getenv("WEFT_PROCS")) /* they share what the first process had */
+  if (!p->threads && world &&
+      getenv("WEFT_PROCS")) /* they share what the first process had */
     p->threads = run_share_of_cores((int)world, true);
   if (p->threads <= most) return WEFT_OK;
   return err_set(&p->job->e, WEFT_EUSAGE,
