@@ -132,12 +132,11 @@ if ! $sources; then
   exit
 fi
 
-if $short && command -v ccache >/dev/null && ccache --get-config cache_dir >/dev/null; then
+if $short && command -v ccache >/dev/null && mkdir -p "$(ccache --get-config cache_dir)" 2>/dev/null; then
   say "the compiler's cache of this machine"
   unshare --mount --propagation private -- "$PWD/tests/clean_room.sh" --inside "$root" bash -euc '
     export DEBIAN_FRONTEND=noninteractive
     apt-get install -y -q --no-install-recommends ccache >/tmp/ccache.log 2>&1 || { cat /tmp/ccache.log; exit 1; }'
-  mkdir -p "$(ccache --get-config cache_dir)"
 fi
 for command in "run plans/quickstart.lua ${steps[*]}" "test ${suites[*]}"; do
   say "./dev $command"

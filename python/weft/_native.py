@@ -353,7 +353,10 @@ _all: "weakref.WeakSet[Interruptible]" = weakref.WeakSet()
 
 @atexit.register
 def _end_calls() -> None:
-    for long in list(_all):
+    found = list(_all)
+    for long in found:
+        long.ask()
+    for long in found:
         long.end()
 
 
@@ -415,12 +418,17 @@ class Interruptible:
             raise SystemExit  # of this thread alone, which says nothing of it
         return status
 
-    def end(self, patience: float = 10) -> None:
-        """Ends the call of another thread, before the libraries whose kernels it runs end what
-        they have. None begins after it."""
+    def ask(self) -> None:
+        """Asks the call of another thread to end. None begins after it."""
         if self._process == os.getpid():  # a fork has none of these threads
             self._ended = True
             self.flag.value = 1
+
+    def end(self, patience: float = 10) -> None:
+        """Ends the call of another thread, before the libraries whose kernels it runs end what
+        they have."""
+        self.ask()
+        if self._process == os.getpid():
             self._inside.acquire(timeout=patience)
 
     def _run(self, work: "_Work") -> Optional[BaseException]:
@@ -460,17 +468,16 @@ class Exclusive:
     def __init__(self, long: Interruptible) -> None:
         self._lock, self._long = threading.RLock(), long
 
-    def __enter__(self) -> None:
-        self._lock.acquire()
-        if self._long.busy:
-            self._lock.release()
+    def lock(self) -> Any:
+        """For `with`, which enters a lock of C in one instruction: between two of Python
+        KeyboardInterrupt can come, and the lock would stay held. Calls of other threads than
+        the first have no thread of their own, and are not busy."""
+        if self._long.busy and threading.current_thread() is threading.main_thread():
             raise UsageError(
                 "a call of this plan is under way: in a handler of a signal, note that it came, "
                 "and save or close after the step"
             )
-
-    def __exit__(self, *why: object) -> None:
-        self._lock.release()
+        return self._lock
 
 
 class _Work:

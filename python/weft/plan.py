@@ -197,7 +197,7 @@ class Plan:
     ) -> None:
         self._lib = _native.loaded()
         self._long = _native.Interruptible()
-        self._lock = _native.Exclusive(self._long)
+        self._exclusive = _native.Exclusive(self._long)
         self._runs: "weakref.WeakSet[Run]" = weakref.WeakSet()
         self.path = os.fspath(path)
         encoded = _native.encoded(self.path, "the path of the plan")
@@ -231,6 +231,10 @@ class Plan:
         except _native.WeftError:
             self.close()
             raise
+
+    @property
+    def _lock(self) -> Any:
+        return self._exclusive.lock()
 
     def _tell(self, status: int, error: _native.Error) -> None:
         """Takes the report over, or raises what it says."""
@@ -450,7 +454,7 @@ class Run:
 
     def __init__(self, plan: Plan, *, threads: int = 0) -> None:
         self.plan = plan
-        self._lib, self._lock, self._long = plan._lib, plan._lock, plan._long
+        self._lib, self._long = plan._lib, plan._long
         options = _native.RunOptions(
             size=ctypes.sizeof(_native.RunOptions),
             threads=_native.integer(threads, "threads"),
@@ -464,7 +468,7 @@ class Run:
         # At the end of the process another thread may be in a step, which closing would wait
         # for; threads and memory go with the process.
         self._end.atexit = False
-        with self._lock:
+        with self.plan._lock:
             try:
                 status, error = self._long.call(
                     self._lib.weft_run_open, plan._open(), options, ctypes.byref(handle)
@@ -483,7 +487,7 @@ class Run:
         if self._process != os.getpid():  # where they are not, and the lock may be held for ever
             self._handle = None
             return
-        with self._lock:
+        with self.plan._lock:
             if self._handle is not None:
                 self._handle = None
                 self._end()
@@ -505,7 +509,7 @@ class Run:
                 f"the run of {self.plan.path} is of process {self._process}, whose threads this "
                 "one, its fork, does not have: open another one here, with plan.open()"
             )
-        return self._lock
+        return self.plan._lock
 
     def _long_call(self, function: Any, *arguments: Any) -> None:
         with self._locked():

@@ -345,7 +345,7 @@ static void variables_are_taken_along(const char *kind) {
   } ways[] = {
       {"OLD=1", "--bind-to none weft run "},
       {"WEFT_CPU=avx2", "--bind-to none -x WEFT_CPU weft run "},
-      {"WEFT_CODES=x WEFT_HOST=y CUDA_VISIBLE_DEVICES=0 NCCL_ALGO=Ring",
+      {"WEFT_CODES=x WEFT_HOST=y CUDA_VISIBLE_DEVICES=0 NCCL_HOSTID=z NCCL_ALGO=Ring",
        "--bind-to none -x NCCL_ALGO weft run "},
       {"WEFT_CPU=avx2 OMPI_MCA_mca_base_env_list=WEFT_CPU", "--bind-to none weft run "},
   };

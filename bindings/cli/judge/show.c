@@ -153,9 +153,11 @@ static weft_status build(Shown *w, const Cli *cli) {
   TRY(job_mesh(j, 0));
   if (need == NEED_GRAPH) return job_graph(j);
   if (need == NEED_SCHEDULE) return schedule_view(&w->view, j, cli);
-  if (w->topic && w->topic->text == text_graph) j->dump = cli->json ? "R" : "r";
-  if (need == NEED_COMPILED) TRY(job_compile(j));
-  if (j->dump && cli->json) w->graph = j->dumped, j->dumped = (Text){0};
+  bool graph = w->topic && w->topic->text == text_graph;
+  if (graph) j->dump = cli->json ? "R" : "r";
+  weft_status st = need == NEED_COMPILED ? job_compile(j) : WEFT_OK;
+  if (graph && cli->json) w->graph = j->dumped, j->dumped = (Text){0};
+  TRY(st);
   return w->topic ? WEFT_OK : schedule_view(&w->view, j, cli);
 }
 

@@ -178,7 +178,8 @@ static void put_variables(Launch *l) {
   text_add(&l->out,
            "# Variables that all machines get.\npass=()\n"
            "for word in $(compgen -e); do\n  case $word in\n"
-           "  WEFT_CODES | WEFT_HOST | CUDA_VISIBLE_DEVICES) ;;\n"
+           "  WEFT_CODES | WEFT_HOST | CUDA_VISIBLE_DEVICES | NCCL_HOSTID | NCCL_TOPO_* "
+           "| NCCL_GRAPH_* | NCCL_CONF_FILE) ;;\n"
            "  WEFT_* | NCCL_* | OMP_* | GOMP_* | CUDA_* | HF_*) pass+=(-x \"$word\") ;;\n"
            "  esac\ndone\n"
            "[ -z \"${OMPI_MCA_mca_base_env_list:-}\" ] || pass=() # one list alone\n");

@@ -106,8 +106,16 @@ local function names_router(names)
   end
 end
 
+-- `names`: of all that is left out. Of linears that torchtitan converts both sizes are multiples of 16.
 local function say_of_routers(book, config, names)
-  if not (config.num_experts or config.num_local_experts or config.n_routed_experts) or names_router(names) then return end
+  local experts, hidden = config.num_experts or config.num_local_experts or config.n_routed_experts, config.hidden_size
+  if math.type(experts) ~= "integer" or experts % 16 ~= 0 or math.type(hidden) ~= "integer" or hidden % 16 ~= 0 then
+    return
+  end
+  for _, name in ipairs(names) do
+    if name == BY_SIZE then return end
+  end
+  if names_router(names) then return end
   book:assume("precision", "products of routers are in f32 here; in torchtitan they are in fp8 where filter_fqns does not "
               .. "name router.gate")
 end
@@ -139,7 +147,6 @@ local function put_exclude(book, plan, config, key)
       names[#names + 1] = name
     end
   end
-  say_of_routers(book, config, names)
   if not leaf then return end
   local texts = patterns(book, config, names)
   plan:put("precision.exclude", #texts == 0 and "{}" or "{ " .. table.concat(texts, ", ") .. " }", leaf)
@@ -148,7 +155,7 @@ end
 
 -- `config`: the model's.
 local function put(book, plan, config)
-  local row = converter_of(book)
+  local row, left_out = converter_of(book), {}
   if not row then return end
   for _, prefix in ipairs(row[2]) do
     local key = prefix .. ".recipe_name"
@@ -159,7 +166,9 @@ local function put(book, plan, config)
       book:translated(key, "precision.recipe")
     end
     put_exclude(book, plan, config, prefix .. ".filter_fqns")
+    for _, name in ipairs(names_of(book:value(prefix .. ".filter_fqns"))) do left_out[#left_out + 1] = name end
   end
+  say_of_routers(book, config, left_out)
   plan:put("precision.#", quote.text "fp8", book:leaf "model.converters")
   plan:put("precision.recipe", quote.text(row[3][row[4]]), "torchtitan's default")
   if not row.head and not plan:has "precision.exclude" then
