@@ -21,8 +21,8 @@ static const double of_losses = 1e-6, of_norms = 1e-5;
 
 /* ---- losses ---- */
 
-/* Number `key` of each step of a log; the test fails unless it has exactly STEPS lines.
- */
+/* Number `key` of each step of a log; the test fails unless it has exactly STEPS of them,
+ * and then how the run has ended. */
 static void read_log(const char *path, const char *key, double out[STEPS]) {
   const char *text = scratch_log(path);
   for (int i = 0; i < STEPS; i++) {
@@ -36,7 +36,9 @@ static void read_log(const char *path, const char *key, double out[STEPS]) {
     ck_assert_ptr_nonnull(text);
     text++;
   }
-  ck_assert_str_eq(text, "");
+  ck_assert_msg(strncmp(text, "{\"event\":\"done\"", 15) == 0 &&
+                    strchr(text, '\n') == text + strlen(text) - 1,
+                "%s", text);
 }
 
 static void agree(const char *key, double tolerance) {
