@@ -13,6 +13,16 @@ START_TEST(sixty_four_ranks) {
 }
 END_TEST
 
+/* One process has all of them: its cores are shared out among ranks, of which so many
+ * have no room for two threads each. */
+START_TEST(one_process_shares_out_its_cores) {
+  Outcome o = process_run(60, "$weft run " WEFT_SOURCE_DIR "/tests/run/ranks_64.lua "
+                              "--procs 1 --steps 1 --set mesh.dp=20 --set "
+                              "batch.global=160");
+  ck_assert_msg(o.code == 0 && strstr(o.err, "320 ranks (local)"), "%s", o.err);
+}
+END_TEST
+
 /* The same plan on one rank: the losses of both steps agree. */
 START_TEST(sixty_four_ranks_agree_with_one) {
   Outcome o = process_run(120, "$weft verify " WEFT_SOURCE_DIR "/tests/run/ranks_64.lua "
@@ -47,6 +57,7 @@ Suite *many_ranks_suite(void) {
   tcase_add_checked_fixture(t, scratch_setup, scratch_teardown);
   tcase_add_test(t, cores_are_shared_out);
   tcase_add_test(t, sixty_four_ranks);
+  tcase_add_test(t, one_process_shares_out_its_cores);
   tcase_add_test(t, sixty_four_ranks_agree_with_one);
   suite_add_tcase(s, t);
   return s;
