@@ -20,7 +20,7 @@ local FLAGS = { O_WRONLY = true, O_RDWR = true, O_CREAT = true, O_TRUNC = true,
 local ENTRIES = {}
 for word in ([[
   dir_below dir_make dir_remove dir_remove_file dir_rename dir_rename_new dir_exchange
-  file_create file_create_new file_undo file_stream file_join file_write file_write_as
+  file_create file_create_new file_undo file_stream file_join file_write file_write_text file_write_as
   file_extend folder_create folder_join folder_free st_create st_join st_write]]):gmatch "%S+" do ENTRIES[word] = true end
 -- Reading by handles, and /dev/null in the place of a closed stream.
 local HARMLESS = { ["vm/io/file.c"] = { openat = true }, ["bindings/cli/main.c"] = { O_RDWR = true } }
