@@ -1,7 +1,7 @@
 -- nearest.lua - the nearest layouts that fit, of a plan that does not or whose layout is none that
--- can run: sizes of the mesh, the microbatch and recomputation are varied at the same number of
--- ranks, fewest changed fields first, and judged by weft.sweep. If none fits, the fewest times as
--- many ranks on which one does.
+-- can run: sizes of the mesh, ZeRO's stage, the microbatch and recomputation are varied at the same
+-- number of ranks, fewest changed fields first, and judged by weft.sweep. If none fits, the fewest
+-- times as many ranks on which one does. A cluster of stated machines grows with them.
 local divisors, sweep = use "fits/divisors", use "sweep/sweep"
 local gib = 1 << 30
 local most_changes, most_times, kept = 3, 64, 3
@@ -94,17 +94,59 @@ local function recomputes(spec)
   return { now, "full" }
 end
 
+-- The stage of ZeRO; nil: the strategy is another, which has its own fields.
+local function stage_of(spec)
+  local strategy = type(spec.strategy) == "table" and spec.strategy or { spec.strategy }
+  return (strategy[1] == nil or strategy[1] == "zero") and (strategy.stage or 0) or nil
+end
+
+-- From each stage on, those that leave less on a rank: optimizer state, then all.
+local STAGES = { [0] = { 0, 1, 3 }, [1] = { 1, 3 }, [2] = { 2, 3 } }
+
+-- The field and its values; a plan without a strategy gets one.
+local function stages(spec)
+  local list = STAGES[stage_of(spec)]
+  if not list or spec.strategy ~= nil then return "strategy.stage", list end
+  local whole = {}
+  for i, stage in ipairs(list) do whole[i] = { "zero", stage = stage } end
+  return "strategy", whole
+end
+
+-- The machines of so many ranks, where the plan's cluster has a number of them that is another.
+local function machines(spec, was, world)
+  local cluster = spec.cluster
+  if type(cluster) ~= "table" or world % was.node ~= 0 then return nil end
+  local nodes = world // was.node
+  return nodes ~= (cluster.nodes or 1) and nodes or nil
+end
+
 -- ---- what changes ----
+
+-- A value of a point or a row, nil if this field is not varied: reading it would be an error.
+local function varied(point, name) return rawget(point, name) end
 
 local function size_of(mesh, axis) return mesh[axis] or 1 end
 
 -- What follows from the other sizes, where the plan says it: it is told, as the plan is none that
 -- can run without, and does not count.
-local function add_following(list, was, mesh)
+local function add_following(list, spec, was, point)
   for _, size in ipairs { "dp", "world" } do
-    local from, to = was[size], mesh[size]
+    local from, to = was[size], point.mesh[size]
     if to and from ~= to then list[#list + 1] = { path = "mesh." .. size, from = from, to = to } end
   end
+  local nodes = varied(point, "nodes")
+  if nodes then list[#list + 1] = { path = "cluster.nodes", from = spec.cluster.nodes or 1, to = nodes } end
+end
+
+-- Returns how far it is.
+local function add_stage(list, spec, point)
+  local from, strategy = stage_of(spec), varied(point, "strategy")
+  local to = strategy and strategy.stage or varied(point, "stage")
+  if not to or to == from then return 0 end
+  list[#list + 1] = strategy
+    and { path = "strategy", from = "zero", to = string.format('{ "zero", stage = %d }', to) }
+    or { path = "strategy.stage", from = from, to = to }
+  return (to - from + 1) / 2
 end
 
 -- A list of { path =, from =, to = }, how far it is, and how many of them are changes of their own.
@@ -122,19 +164,22 @@ local function changes_of(plan, was, point)
     list[#list + 1] = { path = "batch.micro", from = micro, to = point.micro }
     far = far + math.log(micro / point.micro, 2)
   end
-  if point.recompute == "full" then
+  if varied(point, "recompute") == "full" then
     list[#list + 1] = { path = "recompute", from = plan.spec.recompute or "none", to = "full" }
     far = far + 1
   end
+  far = far + add_stage(list, plan.spec, point)
   local own = #list
-  add_following(list, was, point.mesh)
+  add_following(list, plan.spec, was, point)
   return list, far, own
 end
 
 local function count_own(plan, was, point) return (select(3, changes_of(plan, was, point))) end
 
--- Whether the dp that is written is none that the other sizes leave.
-local function is_dp_wrong(was) return was.dp > 0 and was.dp * was.tp * was.pp * was.cp ~= was.world end
+-- Whether what follows from the sizes is written otherwise: the dp that they leave, the machines.
+local function is_layout_wrong(spec, was)
+  return was.dp > 0 and was.dp * was.tp * was.pp * was.cp ~= was.world or machines(spec, was, was.world) ~= nil
+end
 
 -- The best plans of `world` ranks with exactly `n` changes, nearest first; nil: none. What Ctrl-C
 -- has cut says of none that it does not fit.
@@ -142,8 +187,13 @@ local function judge(plan, was, world, n)
   local list = meshes(plan, was, world, n)
   if #list == 0 then return nil end
   local over = { { "mesh", table.unpack(list) }, { "batch.micro", table.unpack(micros(plan)) } }
-  local again = recomputes(plan.spec)
-  if again then over[3] = { "recompute", table.unpack(again) } end
+  local function vary(path, values)
+    if values then over[#over + 1] = { path, table.unpack(values) } end
+  end
+  local nodes = machines(plan.spec, was, world)
+  vary("recompute", recomputes(plan.spec))
+  vary(stages(plan.spec))
+  vary("cluster.nodes", nodes and { nodes })
   local rows = sweep({
     plan = plan, over = over, max_gib = was.room / gib, keep = kept,
     where = function(point) return count_own(plan, was, point) == n end,
@@ -166,7 +216,7 @@ end
 -- experts and room. And whether Ctrl-C has ended the search, which then has found none.
 return function(plan, was)
   if was.room <= 0 then return {} end
-  for n = is_dp_wrong(was) and 0 or 1, most_changes do
+  for n = is_layout_wrong(plan.spec, was) and 0 or 1, most_changes do
     local found, cut = judge(plan, was, was.world, n)
     if found then return found, cut end
   end

@@ -136,7 +136,7 @@ end
 
 function screen.no_layout(r)
   return r.interrupted and "the search for layouts that fit was interrupted"
-    or "no layout of these ranks fits, nor of up to 64 times as many"
+    or "none of the near layouts fits, of these ranks and of up to 64 times as many; weft best looks at all"
 end
 
 local function add_nearest(out, r)

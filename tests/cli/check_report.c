@@ -139,7 +139,7 @@ static void offers_fit(const char *arguments) {
       const json_t *c = json_array_get(changes, k), *to = json_object_get(c, "to");
       const char *path = json_string_value(json_object_get(c, "path"));
       if (json_is_string(to))
-        text_printf(&set, " --set %s=%s", path, json_string_value(to));
+        text_printf(&set, " --set '%s=%s'", path, json_string_value(to));
       else
         text_printf(&set, " --set %s=%lld", path, (long long)json_integer_value(to));
     }
@@ -194,6 +194,52 @@ START_TEST(more_ranks_where_no_layout_fits) {
                 "dataset:\n  seq_length: 4096\n");
   Outcome o = report(1, "a.yaml --world 8");
   has(o.out, "no layout of 8 ranks fits; of 32 these do:");
+}
+END_TEST
+
+/* Of 405B no size of the mesh alone makes enough room. */
+#define LLAMA_405B(cluster)                                                              \
+  "local weft = require 'weft'\n"                                                        \
+  "return weft.plan { model = weft.model 'llama3-405b', mesh = { world = 512 },\n"       \
+  "  batch = { global = 1024, micro = 1, seq = 4096 }, precision = 'bf16',\n"            \
+  "  cluster = " cluster " }\n"
+
+START_TEST(the_stage_is_varied) {
+  put("a.lua", LLAMA_405B("'h100-sxm'"));
+  Outcome o = report(1, "a.lua");
+  has(o.out, "nearest layouts of 512 ranks that fit:\n  recompute none -> full, "
+             "strategy zero -> { \"zero\", stage = 3 } ");
+  offers_fit("a.lua");
+  put("b.lua", LLAMA_8B "}\n");
+  o = report(1, "b.lua");
+  has(o.out, "fit:\n  strategy.stage 0 -> 3 ");
+  offers_fit("b.lua");
+}
+END_TEST
+
+/* Other machines are told; nothing is said not to fit because there are too few. */
+START_TEST(machines_follow) {
+  put("a.lua", LLAMA_405B("weft.cluster { nodes = 8, gpu = 'h100-sxm' }"));
+  Outcome o = report(1, "a.lua --world 64");
+  has(o.out, "no layout of 64 ranks fits; of 512 these do:");
+  has(o.out, "mesh.world 64 -> 512, cluster.nodes 8 -> 64 ");
+  o = report(1, "a.lua");
+  has(o.out, "512 ranks are stated, but there are 64");
+  has(o.out, "nearest layouts of 512 ranks that fit:\n");
+  has(o.out, ", cluster.nodes 8 -> 64 ");
+}
+END_TEST
+
+/* What the plan already has is no field to vary. */
+START_TEST(layers_that_are_computed_again) {
+  static const char *const plans[] = {LLAMA_8B "  recompute = 'full',\n}\n",
+                                      LLAMA_8B "  activation_checkpointing = true,\n}\n"};
+  for (int i = 0; i < LEN(plans); i++) {
+    put("a.lua", plans[i]);
+    Outcome o = report(1, "a.lua");
+    has(o.out, "nearest layouts of 8 ranks that fit:\n");
+    ck_assert(!strstr(o.out, "recompute"));
+  }
 }
 END_TEST
 
@@ -277,6 +323,9 @@ Suite *report_suite(void) {
   tcase_add_test(c, a_plan_that_does_not_fit);
   tcase_add_test(c, a_plan_that_says_its_dp);
   tcase_add_test(c, more_ranks_where_no_layout_fits);
+  tcase_add_test(c, the_stage_is_varied);
+  tcase_add_test(c, machines_follow);
+  tcase_add_test(c, layers_that_are_computed_again);
   tcase_add_test(c, settings_of_another_system);
   tcase_add_test(c, what_is_wrong_has_its_exit_code);
   suite_add_tcase(s, c);

@@ -66,7 +66,8 @@ START_TEST(ctrl_c_ends_the_search) {
       "local weft = require 'weft'\n"
       "return weft.plan { model = weft.model 'llama3-405b', mesh = { world = 4096 },\n"
       "  batch = { global = 65536, micro = 4, seq = 4096 }, precision = 'bf16',\n"
-      "  cluster = weft.cluster { gpu = { 'h100-sxm', memory_gib = 3 } } }\n");
+      "  cluster = weft.cluster { nodes = 512, gpu = { 'h100-sxm', memory_gib = 3 } } "
+      "}\n");
   for (int i = 0; i < LEN(ways); i++) {
     Process p = process_start(SECONDS, "$weft report large.lua %s", ways[i]);
     usleep(700000);
