@@ -57,6 +57,11 @@ static const struct {
     {"'gpt2', n_embd = 16, n_layer = 2, n_head = 2, n_positions = 8, vocab_size = 32",
      "mesh = { tp = 2 }, adapter = { 'dora', rank = 2, alpha = 6 }",
      "transformer.h.1.mlp.c_fc", 3, 2, 1, 64, 16, true},
+    /* Its head is the one product with rows of output features. */
+    {"'gpt2', n_embd = 16, n_layer = 2, n_head = 2, n_positions = 8, vocab_size = 32, "
+     "tie_word_embeddings = false",
+     "adapter = { 'lora', rank = 2, alpha = 6, targets = { 'c_fc', 'lm_head' } }",
+     "lm_head", 3, 2, 1, 32, 16, false},
     {"'mixtral', hidden_size = 16, num_hidden_layers = 2, num_attention_heads = 2, "
      "num_key_value_heads = 2, intermediate_size = 8, num_local_experts = 4, "
      "num_experts_per_tok = 2, vocab_size = 32",

@@ -174,7 +174,9 @@ static void meeting_begin(Meeting *t) {
 static void meeting_end(Meeting *t) {
   for (int i = 0; i < 2; i++) {
     pthread_join(t->thread[i], NULL);
-    if (t->side[i].st == WEFT_OK) net_close(&t->side[i].net);
+    if (t->side[i].st != WEFT_OK) continue;
+    ck_assert_double_eq(t->side[i].net.seconds, 15); /* later waits are as long */
+    net_close(&t->side[i].net);
   }
   close(t->between);
 }
