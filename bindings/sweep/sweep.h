@@ -24,6 +24,19 @@ typedef struct GivenPlan {
   Arena *arena;
 } GivenPlan;
 
+/* A row judged exactly, and its program on the clock. */
+typedef struct ExactRow {
+  int64_t i;
+  bool is_whole, is_clocked; /* what is known */
+  PointRow row;              /* whole */
+  SimFigures figures;        /* clocked; in the arena */
+  PointReason why[2];        /* by SweepExact: of WEFT_EPLAN, of an illegal point */
+  weft_status st[2];
+  weft_error e[2];
+  Arena *arena;
+} ExactRow;
+typedef enum { EXACT_WHOLE, EXACT_CLOCK } SweepExact;
+
 enum { SWEEP_WAITING = 64 };
 enum { SWEEP_REASONS = 256, SWEEP_AXES = 32, SWEEP_POINTS = 10 * 1000 * 1000 };
 typedef struct Sweep {
@@ -54,6 +67,8 @@ typedef struct Sweep {
   bool all_given;       /* no more of them come */
   pthread_cond_t more;  /* one waits, or there are no more */
   pthread_mutex_t lock; /* reasons, the error and what waits */
+  ExactRow *exact;      /* of sweep_ahead */
+  int nexact;
   weft_status st;
   weft_error e;
 } Sweep;
@@ -116,17 +131,22 @@ bool sweep_work(Sweep *s, Judge *j, double seconds);
 void sweep_join(Sweep *s);
 
 /* ---- sweep_job.c ---- */
-/* Calls `act` with a job whose plan is that of row i, loaded and checked; its arena is
- * freed afterwards. A plan that is wrong, or an `act` that says so: WEFT_EPLAN and `why`.
- */
+/* Calls `act` with a job whose plan is that of row i, loaded by this judge and checked;
+ * its arena is freed afterwards. A plan that is wrong, or an `act` that says so:
+ * WEFT_EPLAN and `why`. */
 typedef weft_status SweepAct(void *ud, Job *j);
-weft_status sweep_job(Sweep *s, int64_t i, SweepAct *act, void *ud, PointReason *why,
-                      weft_error *e);
+weft_status sweep_job(Sweep *s, Judge *judge, int64_t i, SweepAct *act, void *ud,
+                      PointReason *why, weft_error *e);
 
-/* ---- sweep_clock.c ---- */
-/* Compiles the plan of row i and puts it on the clock; figures in the arena. */
-weft_status sweep_clock(Sweep *s, int64_t i, Arena *a, SimFigures *out, PointReason *why,
-                        weft_error *e);
+/* ---- sweep_exact.c ---- */
+/* Row i exactly where rows are bounds, or compiled and on the clock: as sweep_ahead found
+ * it, or made now, in `own`, whose arena the caller has made. */
+const ExactRow *sweep_exact(Sweep *s, int64_t i, SweepExact what, ExactRow *own);
+/* Makes these rows by all threads, for later calls of sweep_exact; those of the last call
+ * are forgotten. Nothing if there is one thread. Ends early when `stop` is set. */
+weft_status sweep_ahead(Sweep *s, const int64_t *list, int n, bool whole, bool clock,
+                        const StopFlag *stop, weft_error *e);
+void sweep_forget(Sweep *s);
 
 /* ---- sweep_measure.c ---- */
 /* Trains the plan of row i for so many steps, made small, on virtual ranks. NAN: no step

@@ -17,9 +17,8 @@ static void run_row(void *ud) {
   r->st = r->act(r->ud, &r->job);
 }
 
-weft_status sweep_job(Sweep *s, int64_t i, SweepAct *act, void *ud, PointReason *why,
-                      weft_error *e) {
-  Judge *j = &s->judge[0];
+weft_status sweep_job(Sweep *s, Judge *j, int64_t i, SweepAct *act, void *ud,
+                      PointReason *why, weft_error *e) {
   int choice[SWEEP_AXES];
   Arena *a = arena_new(NULL);
   if (!a) return err_set(e, WEFT_ENOMEM, "out of memory in a sweep");

@@ -50,7 +50,7 @@ weft_status sweep_measure(Sweep *s, int64_t i, int steps, const StopFlag *stop,
                           double *rate, weft_error *e) {
   Measuring m = {.steps = steps, .stop = stop, .rate = NAN};
   PointReason why;
-  weft_status st = sweep_job(s, i, measure_job, &m, &why, e);
+  weft_status st = sweep_job(s, &s->judge[0], i, measure_job, &m, &why, e);
   *rate = m.rate;
   return st;
 }

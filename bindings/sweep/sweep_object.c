@@ -47,6 +47,7 @@ static int free_sweep(lua_State *L) {
   for (int i = 0; i < s->nthread; i++) judge_close(&s->judge[i]);
   for (int64_t i = 0; s->why && i < s->ntodo; i++) free(s->why[i]);
   file_end(&s->file);
+  sweep_forget(s);
   sweep_free_given(s);
   if (s->arena) {
     sweep_caches_free(&s->caches);
@@ -227,22 +228,37 @@ static int stop(lua_State *L) {
   return 0;
 }
 
+/* points:ahead(list of rows, whole, clock): what points:whole and points:clock will be
+ * asked for, by all threads at once. */
+static int ahead(lua_State *L) {
+  Sweep *s = sweep_at(L, 1);
+  luaL_checktype(L, 2, LUA_TTABLE);
+  int n = (int)lua_rawlen(L, 2);
+  weft_error e = NO_ERROR;
+  int64_t *list = lua_newuserdatauv(L, sizeof *list * (size_t)(n + 1), 0);
+  for (int k = 0; k < n; k++) {
+    lua_rawgeti(L, 2, k + 1);
+    list[k] = sweep_index(L, s, -1);
+    lua_pop(L, 1);
+  }
+  weft_status st = sweep_ahead(s, list, n, lua_toboolean(L, 3), lua_toboolean(L, 4),
+                               script_stop(L), &e);
+  if (is_stopped(L)) sweep_cut(L, s);
+  return reasons_check(L, st, &e);
+}
+
 /* points:whole(i): its row, exactly, and not counted again; for rows that are bounds,
  * when no thread works. Nothing after Ctrl-C. */
 static int whole(lua_State *L) {
   Sweep *s = sweep_at(L, 1);
   int64_t i = sweep_index(L, s, 2);
-  Judge *j = &s->judge[0];
-  int choice[SWEEP_AXES];
-  PointReason why;
-  bool floor = j->floor;
-  sweep_choice(s, s->todo[i], choice);
-  j->floor = false;
-  weft_status st = judge_point(j, choice, s->naxis, &s->row[i], &why);
-  j->floor = floor;
+  ExactRow own = {0};
+  const ExactRow *x = sweep_exact(s, i, EXACT_WHOLE, &own);
+  weft_status st = x->st[EXACT_WHOLE];
+  if (st == WEFT_OK) s->row[i] = x->row;
   if (is_stopped(L)) sweep_cut(L, s);
   if (st == WEFT_EINTR || s->interrupted) return 0;
-  return st == WEFT_OK ? sweep_row(L) : reasons_raise(L, st, NULL, &j->e);
+  return st == WEFT_OK ? sweep_row(L) : reasons_raise(L, st, NULL, &x->e[EXACT_WHOLE]);
 }
 
 /* points:clock(i): the plan of row i compiled and on the clock, as plan:sim() gives it;
@@ -250,20 +266,18 @@ static int whole(lua_State *L) {
 static int clock_point(lua_State *L) {
   Sweep *s = sweep_at(L, 1);
   int64_t i = sweep_index(L, s, 2);
-  SimFigures f;
-  PointReason why;
-  Arena *a = script_push_arena(L);
-  weft_error e = NO_ERROR;
-  weft_status st = sweep_clock(s, i, a, &f, &why, &e);
+  ExactRow own = {.arena = script_push_arena(L)};
+  const ExactRow *x = sweep_exact(s, i, EXACT_CLOCK, &own);
+  weft_status st = x->st[EXACT_CLOCK];
   if (is_stopped(L)) sweep_cut(L, s);
   if (st == WEFT_EINTR || s->interrupted) return 0;
   if (st == WEFT_EPLAN) {
     lua_pushnil(L);
-    sweep_push_why(L, &why);
+    sweep_push_why(L, &x->why[EXACT_CLOCK]);
     return 2;
   }
-  if (st != WEFT_OK) return reasons_raise(L, st, NULL, &e);
-  sim_figures_push(L, &f);
+  if (st != WEFT_OK) return reasons_raise(L, st, NULL, &x->e[EXACT_CLOCK]);
+  sim_figures_push(L, &x->figures);
   return 1;
 }
 
@@ -304,16 +318,14 @@ static int close_file(lua_State *L) {
 }
 
 static void push_metatable(lua_State *L) {
-  static const luaL_Reg methods[] = {{"__gc", free_sweep},  {"__close", free_sweep},
-                                     {"open", open_plan},   {"key", find_key},
-                                     {"start", start},      {"work", work},
-                                     {"take", take},        {"judge", sweep_judge},
-                                     {"join", join},        {"stop", stop},
-                                     {"whole", whole},      {"clock", clock_point},
-                                     {"measure", measure},  {"row", sweep_row},
-                                     {"put", sweep_put},    {"counts", sweep_counts},
-                                     {"append", append},    {"write", write_text},
-                                     {"close", close_file}, {NULL, NULL}};
+  static const luaL_Reg methods[] = {
+      {"__gc", free_sweep},   {"__close", free_sweep},  {"open", open_plan},
+      {"key", find_key},      {"start", start},         {"work", work},
+      {"take", take},         {"judge", sweep_judge},   {"join", join},
+      {"stop", stop},         {"ahead", ahead},         {"whole", whole},
+      {"clock", clock_point}, {"measure", measure},     {"row", sweep_row},
+      {"put", sweep_put},     {"counts", sweep_counts}, {"append", append},
+      {"write", write_text},  {"close", close_file},    {NULL, NULL}};
   if (!luaL_newmetatable(L, SWEEP_TYPE)) return;
   luaL_setfuncs(L, methods, 0);
   lua_pushvalue(L, -1);

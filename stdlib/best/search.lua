@@ -7,7 +7,7 @@ local core, forecast, space = use "sweep/core", use "best/forecast", use "best/s
 local format = string.format
 local search = {}
 
-local together = 8       -- layouts on the clock between two fits
+local together = 8       -- layouts on the clock at a time, and between two fits
 local margin = 0.02      -- the search ends when nothing is forecast to be this near to the best,
 local doubt = 2          -- nor so many times as far as forecasts were off on average,
 local least_clocked = 24 -- and so many were on the clock
@@ -126,6 +126,17 @@ local function clock(r, points, x)
   return true
 end
 
+-- The next layouts of a list, from k on, by all threads at once: those that will be on the clock
+-- unless one of them is found to be better than their bounds.
+local function look_ahead(r, points, list, k)
+  local next = {}
+  for i = k, math.min(k + together - 1, k + r.most - #r.clocked - 1, #list) do
+    local x = list[i]
+    if not x.done and not (r.best and x.bound >= r.best.seconds) then next[#next + 1] = x.i - 1 end
+  end
+  points:ahead(next, true, true)
+end
+
 -- For each value of each field the layout with the least bound, so that a fit knows all.
 local function first_ones(list)
   local out, taken = {}, {}
@@ -176,13 +187,16 @@ local function is_far(r, x)
 end
 
 local function clock_best(r, points, list)
-  for _, x in ipairs(first_ones(list)) do
+  local first = first_ones(list)
+  for k, x in ipairs(first) do
     if #r.clocked >= r.most or r.best and x.bound >= r.best.seconds then break end
+    if k % together == 1 then look_ahead(r, points, first, k) end
     if not clock(r, points, x) then return end
   end
   while #r.clocked < r.most do
     local left = expect(r, list)
     if #left == 0 or is_far(r, left[1]) then return end
+    look_ahead(r, points, left, 1)
     for k = 1, math.min(together, #left) do
       if k > 1 and (is_far(r, left[k]) or #r.clocked >= r.most) then break end
       if not clock(r, points, left[k]) then return end
@@ -192,16 +206,16 @@ end
 
 -- ---- the search ----
 
-local first_clocked = 8
-
 -- Bounds of all layouts: first of those that stand for others by their parameters, then of
 -- those that do by their work, of which some are on the clock, then of what is left.
 local function judge_all(r, points, s)
   if not judge(points, s.nlightest, #s.layouts) then return end
   drop_large(points, s)
   if not judge(points, s.nplainest, #s.layouts) then return end
-  for k, x in ipairs(collect(points, s)) do
-    if k > first_clocked or #r.clocked >= r.most or r.best and x.bound >= r.best.seconds then break end
+  local least = collect(points, s)
+  if #r.clocked < r.most then look_ahead(r, points, least, 1) end
+  for k, x in ipairs(least) do
+    if k > together or #r.clocked >= r.most or r.best and x.bound >= r.best.seconds then break end
     r.done[x.i] = x
     if not clock(r, points, x) then return end
   end

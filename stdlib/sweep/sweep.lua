@@ -297,12 +297,22 @@ local function measure(r, points)
   end
 end
 
+-- The next rows, from i on, by all threads at once: a few at a time, as Ctrl-C waits for them.
+local together = 8
+local function look_ahead(r, points, i, most, whole, clock)
+  if i % together ~= 1 then return end
+  local next = {}
+  for k = i, math.min(i + together - 1, most, #r.best) do next[#next + 1] = r.best[k].i end
+  points:ahead(next, whole, clock)
+end
+
 -- The first rows, as many as are kept, judged exactly; those that have no room are no plans.
 local function whole_rows(r, shield, points)
   if not r.bounds or r.interrupted then return end
   local list = {}
-  for _, b in ipairs(r.best) do
+  for i, b in ipairs(r.best) do
     if #list == r.keep then break end
+    look_ahead(r, points, i, i + r.keep - #list - 1, true, false)
     local state, row = points:whole(b.i)
     if not state then
       r.interrupted = true
@@ -329,6 +339,7 @@ local function clock_rows(r, points)
   local timed, lacking = 0, nil
   for i = 1, most do
     local b = r.best[i]
+    look_ahead(r, points, i, most, false, true)
     local sim, why = points:clock(b.i)
     if not sim and not why then
       r.interrupted = true
