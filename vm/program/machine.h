@@ -172,6 +172,8 @@ typedef struct Machine {
   Flow *flow;            /* as in Compiled; of what is not in closed bodies */
   VEC(Moving) moving;    /* with loads: transfers that run */
   double *room, *want;   /* of ports: what is left, what those want that still grow */
+  int *taken, ntaken;    /* the ports that these take */
+  double *beside;        /* of ranks: see LinkLoad.beside; while it is found */
   int64_t horizon;       /* until which ranks run before others have to */
   double crowd;          /* everything takes so many times as long: see RunCosts.cores */
   Proof proof;

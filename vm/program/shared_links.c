@@ -44,17 +44,25 @@ static const Demand *demand_of(const Machine *m, const Moving *v) {
   return m->channel.at[v->channel].demand;
 }
 
+/* Of the ports, only those that a transfer takes: most are idle. */
 static void fill_begin(Machine *m) {
-  if (!m->room) m->room = NEW_N(m->a, double, spine(m) + 1);
-  if (!m->want) m->want = NEW_N(m->a, double, spine(m) + 1);
-  for (int i = 0; i <= spine(m); i++) {
-    m->room[i] = i == spine(m) ? m->npp : 1;
-    m->want[i] = 0;
-  }
+  int most = spine(m) + 1;
+  if (!m->room) m->room = NEW_N(m->a, double, most);
+  if (!m->want) m->want = NEW_N(m->a, double, most);
+  if (!m->taken) m->taken = NEW_N(m->a, int, most);
+  for (int i = 0; i < m->ntaken; i++) m->want[m->taken[i]] = 0;
+  m->ntaken = 0;
   for (int i = 0; i < m->moving.n; i++) {
     Moving *v = &m->moving.at[i];
     const Demand *d = demand_of(m, v);
-    for (int k = 0; k < v->ndemand; k++) m->want[d[k].port] += d[k].share;
+    for (int k = 0; k < v->ndemand; k++) {
+      int at = d[k].port;
+      if (m->want[at] == 0) {
+        m->room[at] = at == spine(m) ? m->npp : 1;
+        m->taken[m->ntaken++] = at;
+      }
+      m->want[at] += d[k].share;
+    }
     v->fixed = false;
   }
 }
@@ -62,8 +70,10 @@ static void fill_begin(Machine *m) {
 /* How much further the transfers that grow can all grow. */
 static double growth(const Machine *m) {
   double least = INFINITY;
-  for (int i = 0; i <= spine(m); i++)
-    if (m->want[i] > 1e-12) least = MIN(least, m->room[i] / m->want[i]);
+  for (int i = 0; i < m->ntaken; i++) {
+    int at = m->taken[i];
+    if (m->want[at] > 1e-12) least = MIN(least, m->room[at] / m->want[at]);
+  }
   return least;
 }
 
@@ -86,7 +96,7 @@ static void find_speeds(Machine *m) {
   for (int left = m->moving.n; left > 0;) {
     double by = MIN(growth(m), 1 - grown);
     grown += by;
-    for (int i = 0; i <= spine(m); i++) m->room[i] -= by * m->want[i];
+    for (int i = 0; i < m->ntaken; i++) m->room[m->taken[i]] -= by * m->want[m->taken[i]];
     for (int i = 0; i < m->moving.n; i++) {
       Moving *v = &m->moving.at[i];
       if (v->fixed || !(grown >= 1 - 1e-12 || on_full_port(m, v))) continue;
@@ -123,15 +133,18 @@ static void move_to(Moving *v, int64_t now) {
 }
 
 static void slow_kernels(Machine *m, int64_t now) {
+  if (!m->beside) m->beside = NEW_N(m->a, double, m->npp);
+  for (int pp = 0; pp < m->npp; pp++) m->beside[pp] = 0;
+  for (int i = 0; i < m->moving.n; i++) {
+    const Channel *c = &m->channel.at[m->moving.at[i].channel];
+    double by = head(c)->load.beside;
+    for (int k = 0; k < c->nmember; k++)
+      m->beside[c->member[k]] = MAX(m->beside[c->member[k]], by);
+  }
   for (int pp = 0; pp < m->npp; pp++) {
     RankState *r = &m->rank[pp];
     WalkRank *w = &m->walk.rank[pp];
-    double beside = 0;
-    for (int i = 0; i < m->moving.n; i++) {
-      const Channel *c = &m->channel.at[m->moving.at[i].channel];
-      for (int k = 0; k < c->nmember; k++)
-        if (c->member[k] == pp) beside = MAX(beside, head(c)->load.beside);
-    }
+    double beside = m->beside[pp];
     if (beside == r->beside) continue;
     double factor = (1 + r->kernels * beside) / (1 + r->kernels * r->beside);
     int64_t more =
