@@ -86,6 +86,13 @@ function M.build(folder, targets)
                targets or "weft-tests weft-cli", folder or M.BUILD)
 end
 
+-- With a fault: the build runs programs, which may not end then. "built", "broken" or "late".
+function M.build_planted(seconds)
+  local _, _, status = os.execute(("timeout -k 5 %d cmake --build %s --target weft-tests weft-cli >%s.log 2>&1")
+                                  :format(seconds, M.BUILD, M.BUILD))
+  return status == 0 and "built" or (status == 124 or status == 137) and "late" or "broken"
+end
+
 -- ---- a suite ----
 
 -- What the log says of the checks that failed: the names, as CHECK:ITERATION, of those that
