@@ -44,6 +44,8 @@ int plan_asks(lua_State *L) {
   set_integer(L, "tp", m->tp), set_integer(L, "pp", m->pp);
   set_integer(L, "cp", m->cp), set_integer(L, "ep", m->ep);
   set_integer(L, "etp", m->etp), set_integer(L, "dp", m->dp);
+  const Strategy *y = &j->plan.strategy;
+  if (y->kind == STRATEGY_ZERO) set_integer(L, "zero_stage", y->stage);
   plan_bounds_set(L, j);
   return 1;
 }

@@ -76,14 +76,16 @@ typedef struct AheadThread {
   Judge *j;
 } AheadThread;
 
+static bool is_stopped(const Ahead *a) { return a->stop && *a->stop; }
+
 static void *make_rows(void *ud) {
   AheadThread *t = ud;
   Ahead *a = t->a;
-  for (int k; !(a->stop && *a->stop) && (k = a->next++) < a->s->nexact;) {
+  for (int k; !is_stopped(a) && (k = a->next++) < a->s->nexact;) {
     ExactRow *x = &a->s->exact[k];
     if (a->whole) make_whole(a->s, t->j, x);
     bool fits = !a->whole || (x->st[EXACT_WHOLE] == WEFT_OK && x->row.state == POINT_OK);
-    if (a->clock && fits) make_clocked(a->s, t->j, x);
+    if (a->clock && fits && !is_stopped(a)) make_clocked(a->s, t->j, x);
   }
   return NULL;
 }

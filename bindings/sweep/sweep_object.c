@@ -125,14 +125,15 @@ static void open_judge(lua_State *L, Sweep *s) {
   if (st != WEFT_OK) luaL_error(L, "not enough memory");
 }
 
-/* points:open(plan, axes, threads [, floor]): whether the plan names its GPU; without a
- * plan judges whose plans are given, and nil. 0 threads: one for each core; `floor`:
- * bytes and times of rows are lower bounds. */
+/* points:open(plan, axes, threads [, floor [, exact]]): whether the plan names its GPU;
+ * without a plan judges whose plans are given, and nil. 0 threads: one for each core, but
+ * for few points, unless rows are made exactly as well (`exact`), which takes longer than
+ * to load the plan once more; `floor`: bytes and times of rows are lower bounds. */
 static int open_plan(lua_State *L) {
   Sweep *s = sweep_at(L, 1);
   int64_t want = luaL_checkinteger(L, 4);
   if (!want) want = MAX(sysconf(_SC_NPROCESSORS_ONLN), 1);
-  want = MIN(want, (s->ntodo + 15) / 16);
+  want = MIN(want, lua_toboolean(L, 6) ? s->ntodo : (s->ntodo + 15) / 16);
   GUARD(L, s);
   s->judge = NEW_N(s->arena, Judge, MAX(want, 1));
   s->given = lua_isnil(L, 2);
@@ -247,12 +248,19 @@ static int ahead(lua_State *L) {
   return reasons_check(L, st, &e);
 }
 
+/* points:lanes(): threads. */
+static int lanes(lua_State *L) {
+  lua_pushinteger(L, sweep_at(L, 1)->nthread);
+  return 1;
+}
+
 /* points:whole(i): its row, exactly, and not counted again; for rows that are bounds,
  * when no thread works. Nothing after Ctrl-C. */
 static int whole(lua_State *L) {
   Sweep *s = sweep_at(L, 1);
   int64_t i = sweep_index(L, s, 2);
   ExactRow own = {0};
+  if (s->interrupted) return 0;
   const ExactRow *x = sweep_exact(s, i, EXACT_WHOLE, &own);
   weft_status st = x->st[EXACT_WHOLE];
   if (st == WEFT_OK) s->row[i] = x->row;
@@ -267,6 +275,7 @@ static int clock_point(lua_State *L) {
   Sweep *s = sweep_at(L, 1);
   int64_t i = sweep_index(L, s, 2);
   ExactRow own = {.arena = script_push_arena(L)};
+  if (s->interrupted) return 0;
   const ExactRow *x = sweep_exact(s, i, EXACT_CLOCK, &own);
   weft_status st = x->st[EXACT_CLOCK];
   if (is_stopped(L)) sweep_cut(L, s);
@@ -319,13 +328,14 @@ static int close_file(lua_State *L) {
 
 static void push_metatable(lua_State *L) {
   static const luaL_Reg methods[] = {
-      {"__gc", free_sweep},   {"__close", free_sweep},  {"open", open_plan},
-      {"key", find_key},      {"start", start},         {"work", work},
-      {"take", take},         {"judge", sweep_judge},   {"join", join},
-      {"stop", stop},         {"ahead", ahead},         {"whole", whole},
-      {"clock", clock_point}, {"measure", measure},     {"row", sweep_row},
-      {"put", sweep_put},     {"counts", sweep_counts}, {"append", append},
-      {"write", write_text},  {"close", close_file},    {NULL, NULL}};
+      {"__gc", free_sweep}, {"__close", free_sweep}, {"open", open_plan},
+      {"key", find_key},    {"start", start},        {"work", work},
+      {"take", take},       {"judge", sweep_judge},  {"join", join},
+      {"stop", stop},       {"lanes", lanes},        {"ahead", ahead},
+      {"whole", whole},     {"clock", clock_point},  {"measure", measure},
+      {"row", sweep_row},   {"put", sweep_put},      {"counts", sweep_counts},
+      {"append", append},   {"write", write_text},   {"close", close_file},
+      {NULL, NULL}};
   if (!luaL_newmetatable(L, SWEEP_TYPE)) return;
   luaL_setfuncs(L, methods, 0);
   lua_pushvalue(L, -1);

@@ -3,11 +3,11 @@
 -- that may be best, each after its exact memory. What the clock said of some gives a forecast
 -- of the others, by which the next ones are chosen. A layout whose bound is above what the
 -- clock said of another cannot be better, and is never on the clock.
-local core, forecast, space = use "sweep/core", use "best/forecast", use "best/space"
+local ahead, core, forecast, space = use "sweep/ahead", use "sweep/core", use "best/forecast", use "best/space"
 local format = string.format
 local search = {}
 
-local together = 8       -- layouts on the clock at a time, and between two fits
+local together = 8       -- layouts on the clock between two fits
 local margin = 0.02      -- the search ends when nothing is forecast to be this near to the best,
 local doubt = 2          -- nor so many times as far as forecasts were off on average,
 local least_clocked = 24 -- and so many were on the clock
@@ -98,6 +98,8 @@ local function refuse(r, why)
   r.reasons[#r.reasons + 1] = { code = why.code, path = why.path, message = why.summary, count = 1 }
 end
 
+local function row_of(x) return x.i - 1 end
+
 -- Exact memory, what CUDA and NCCL take besides, then the clock. False: the search was
 -- interrupted.
 local function clock(r, points, x)
@@ -124,17 +126,6 @@ local function clock(r, points, x)
   if not r.best or x.seconds < r.best.seconds then r.best = x end
   progress("on the clock: %d of at most %d; the best takes %.4g s", #r.clocked, r.most, r.best.seconds)
   return true
-end
-
--- The next layouts of a list, from k on, by all threads at once: those that will be on the clock
--- unless one of them is found to be better than their bounds.
-local function look_ahead(r, points, list, k)
-  local next = {}
-  for i = k, math.min(k + together - 1, k + r.most - #r.clocked - 1, #list) do
-    local x = list[i]
-    if not x.done and not (r.best and x.bound >= r.best.seconds) then next[#next + 1] = x.i - 1 end
-  end
-  points:ahead(next, true, true)
 end
 
 -- For each value of each field the layout with the least bound, so that a fit knows all.
@@ -188,17 +179,20 @@ end
 
 local function clock_best(r, points, list)
   local first = first_ones(list)
+  local look = ahead(points, first, row_of, true, true)
   for k, x in ipairs(first) do
     if #r.clocked >= r.most or r.best and x.bound >= r.best.seconds then break end
-    if k % together == 1 then look_ahead(r, points, first, k) end
+    look(k, function(y) return not r.best or y.bound < r.best.seconds end)
     if not clock(r, points, x) then return end
   end
   while #r.clocked < r.most do
     local left = expect(r, list)
     if #left == 0 or is_far(r, left[1]) then return end
-    look_ahead(r, points, left, 1)
+    local next = table.move(left, 1, math.min(together, #left, r.most - #r.clocked), 1, {})
+    local look = ahead(points, next, row_of, true, true)
     for k = 1, math.min(together, #left) do
       if k > 1 and (is_far(r, left[k]) or #r.clocked >= r.most) then break end
+      look(k, function(y) return not is_far(r, y) end)
       if not clock(r, points, left[k]) then return end
     end
   end
@@ -213,9 +207,11 @@ local function judge_all(r, points, s)
   drop_large(points, s)
   if not judge(points, s.nplainest, #s.layouts) then return end
   local least = collect(points, s)
-  if #r.clocked < r.most then look_ahead(r, points, least, 1) end
+  least = table.move(least, 1, math.min(together, #least), 1, {})
+  local look = ahead(points, least, row_of, true, true)
   for k, x in ipairs(least) do
-    if k > together or #r.clocked >= r.most or r.best and x.bound >= r.best.seconds then break end
+    if #r.clocked >= r.most or r.best and x.bound >= r.best.seconds then break end
+    look(k, function(y) return not r.best or y.bound < r.best.seconds end)
     r.done[x.i] = x
     if not clock(r, points, x) then return end
   end
@@ -234,7 +230,7 @@ function search.run(plan, s, o)
     sizes[k] = #a - 1
   end
   local points <close> = core.points(sizes, s.points, o.memory)
-  points:open(plan, axes, o.threads, true)
+  points:open(plan, axes, o.threads, true, true)
   local r = { layouts = #s.layouts, most = o.clock, clocked = {}, errors = {}, done = {}, reasons = {}, memory = 0,
               beside = 0, gpu_memory = o.gpu_memory }
   judge_all(r, points, s)

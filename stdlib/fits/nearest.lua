@@ -94,28 +94,24 @@ local function recomputes(spec)
   return { now, "full" }
 end
 
--- The stage of ZeRO; nil: the strategy is another, which has its own fields.
-local function stage_of(spec)
-  local strategy = type(spec.strategy) == "table" and spec.strategy or { spec.strategy }
-  return (strategy[1] == nil or strategy[1] == "zero") and (strategy.stage or 0) or nil
-end
-
--- From each stage on, those that leave less on a rank: optimizer state, then all.
+-- From each stage of ZeRO on, those that leave less on a rank: optimizer state, then all.
 local STAGES = { [0] = { 0, 1, 3 }, [1] = { 1, 3 }, [2] = { 2, 3 } }
 
--- The field and its values; a plan without a strategy gets one.
-local function stages(spec)
-  local list = STAGES[stage_of(spec)]
+-- The field and its values; nil: another strategy has its own fields. A plan without one gets one.
+local function stages(spec, was)
+  local list = STAGES[was.zero_stage]
   if not list or spec.strategy ~= nil then return "strategy.stage", list end
   local whole = {}
   for i, stage in ipairs(list) do whole[i] = { "zero", stage = stage } end
   return "strategy", whole
 end
 
--- The machines of so many ranks, where the plan's cluster has a number of them that is another.
+-- The machines of so many ranks, where the plan's cluster has another number of them. A name alone
+-- has as many as the mesh needs.
 local function machines(spec, was, world)
   local cluster = spec.cluster
   if type(cluster) ~= "table" or world % was.node ~= 0 then return nil end
+  if cluster.nodes == nil and type(cluster[1]) == "string" then return nil end
   local nodes = world // was.node
   return nodes ~= (cluster.nodes or 1) and nodes or nil
 end
@@ -139,8 +135,8 @@ local function add_following(list, spec, was, point)
 end
 
 -- Returns how far it is.
-local function add_stage(list, spec, point)
-  local from, strategy = stage_of(spec), varied(point, "strategy")
+local function add_stage(list, was, point)
+  local from, strategy = was.zero_stage, varied(point, "strategy")
   local to = strategy and strategy.stage or varied(point, "stage")
   if not to or to == from then return 0 end
   list[#list + 1] = strategy
@@ -168,7 +164,7 @@ local function changes_of(plan, was, point)
     list[#list + 1] = { path = "recompute", from = plan.spec.recompute or "none", to = "full" }
     far = far + 1
   end
-  far = far + add_stage(list, plan.spec, point)
+  far = far + add_stage(list, was, point)
   local own = #list
   add_following(list, plan.spec, was, point)
   return list, far, own
@@ -192,7 +188,7 @@ local function judge(plan, was, world, n)
   end
   local nodes = machines(plan.spec, was, world)
   vary("recompute", recomputes(plan.spec))
-  vary(stages(plan.spec))
+  vary(stages(plan.spec, was))
   vary("cluster.nodes", nodes and { nodes })
   local rows = sweep({
     plan = plan, over = over, max_gib = was.room / gib, keep = kept,
@@ -212,8 +208,8 @@ local function judge(plan, was, world, n)
 end
 
 -- Plans that fit, as { changes =, world =, peak =, bubble =, step_ms = }; there may be none. `was` is
--- what the plan asks for: world, tp, pp, cp, ep, dp (0: not written), and the bounds node, layers,
--- experts and room. And whether Ctrl-C has ended the search, which then has found none.
+-- what the plan asks for: world, tp, pp, cp, ep, dp (0: not written), zero_stage (nil: another
+-- strategy), and the bounds node, layers, experts and room. And whether Ctrl-C has ended the search, which then has found none.
 return function(plan, was)
   if was.room <= 0 then return {} end
   for n = is_layout_wrong(plan.spec, was) and 0 or 1, most_changes do

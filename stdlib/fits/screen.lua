@@ -135,8 +135,9 @@ function screen.changes(layout)
 end
 
 function screen.no_layout(r)
-  return r.interrupted and "the search for layouts that fit was interrupted"
-    or "none of the near layouts fits, of these ranks and of up to 64 times as many; weft best looks at all"
+  if r.interrupted then return "the search for layouts that fit was interrupted" end
+  return "none of the near layouts fits, of these ranks and of up to 64 times as many"
+    .. (r.facts and "; weft best searches all layouts of these ranks" or "")
 end
 
 local function add_nearest(out, r)
@@ -148,7 +149,7 @@ local function add_nearest(out, r)
   end
   local same, ranks = found[1].world == r.world, text.plural(r.world, "rank")
   out[#out + 1] = same and string.format("nearest layouts of %s that fit:", ranks)
-    or string.format("no layout of %s fits; of %d these do:", ranks, found[1].world)
+    or string.format("no near layout of %s fits; of %d these do:", ranks, found[1].world)
   for _, one in ipairs(found) do
     out[#out + 1] = string.format("  %-40s %s, bubble %.1f %%", screen.changes(one), size(one.peak), one.bubble * 100)
   end

@@ -1,7 +1,8 @@
 -- sweep.lua - weft.sweep { ... }: reads its options, lets threads judge the points while it
 -- shows how far they are, asks the script for scores, and makes the result.
 local format = string.format
-local core, figures, grid = use "sweep/core", use "sweep/figures", use "sweep/grid"
+local ahead, core = use "sweep/ahead", use "sweep/core"
+local figures, grid = use "sweep/figures", use "sweep/grid"
 local file, print, report = use "sweep/file", use "sweep/print", use "reports/report"
 local options, text = use "objects/options", use "reports/text"
 
@@ -297,22 +298,15 @@ local function measure(r, points)
   end
 end
 
--- The next rows, from i on, by all threads at once: a few at a time, as Ctrl-C waits for them.
-local together = 8
-local function look_ahead(r, points, i, most, whole, clock)
-  if i % together ~= 1 then return end
-  local next = {}
-  for k = i, math.min(i + together - 1, most, #r.best) do next[#next + 1] = r.best[k].i end
-  points:ahead(next, whole, clock)
-end
+local function row_of(b) return b.i end
 
 -- The first rows, as many as are kept, judged exactly; those that have no room are no plans.
 local function whole_rows(r, shield, points)
   if not r.bounds or r.interrupted then return end
-  local list = {}
+  local list, look = {}, ahead(points, r.best, row_of, true, false)
   for i, b in ipairs(r.best) do
     if #list == r.keep then break end
-    look_ahead(r, points, i, i + r.keep - #list - 1, true, false)
+    look(i)
     local state, row = points:whole(b.i)
     if not state then
       r.interrupted = true
@@ -337,9 +331,10 @@ local function clock_rows(r, points)
   if r.given then failf "clock needs a plan or a file, not a function" end
   local most = math.min(r.clock, r.keep or #r.best, #r.best)
   local timed, lacking = 0, nil
+  local look = ahead(points, table.move(r.best, 1, most, 1, {}), row_of, false, true)
   for i = 1, most do
     local b = r.best[i]
-    look_ahead(r, points, i, most, false, true)
+    look(i)
     local sim, why = points:clock(b.i)
     if not sim and not why then
       r.interrupted = true
@@ -376,7 +371,8 @@ return function(o, may_be_none)
   local sizes = {}
   for i, x in ipairs(r.grid) do sizes[i] = x.n end
   local points <close> = core.points(sizes, r.todo or r.grid.points, r.max_gib)
-  local gpu = points:open(not r.given and r.plan or nil, plain_axes(r.grid), r.threads, r.bounds)
+  local gpu = points:open(not r.given and r.plan or nil, plain_axes(r.grid), r.threads, r.bounds,
+                          r.bounds or r.clock ~= nil)
   local default = r.score == nil
   if default then r.score = gpu and "step_ms" or "peak_gib" end
   check_score(r, gpu)

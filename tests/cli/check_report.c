@@ -182,7 +182,7 @@ START_TEST(a_plan_that_says_its_dp) {
   offers_fit("a.lua --set mesh.tp=4");
   put("b.lua", LLAMA_8B "  mesh = { dp = 1 },\n}\n");
   o = report(1, "b.lua");
-  has(o.out, "no layout of 1 rank fits; of 2 these do:");
+  has(o.out, "no near layout of 1 rank fits; of 2 these do:");
   has(o.out, "mesh.world 1 -> 2");
   offers_fit("b.lua");
 }
@@ -193,7 +193,7 @@ START_TEST(more_ranks_where_no_layout_fits) {
                 "model:\n  pretrained_model_name_or_path: meta-llama/Llama-3.1-70B\n"
                 "dataset:\n  seq_length: 4096\n");
   Outcome o = report(1, "a.yaml --world 8");
-  has(o.out, "no layout of 8 ranks fits; of 32 these do:");
+  has(o.out, "no near layout of 8 ranks fits; of 32 these do:");
 }
 END_TEST
 
@@ -221,12 +221,43 @@ END_TEST
 START_TEST(machines_follow) {
   put("a.lua", LLAMA_405B("weft.cluster { nodes = 8, gpu = 'h100-sxm' }"));
   Outcome o = report(1, "a.lua --world 64");
-  has(o.out, "no layout of 64 ranks fits; of 512 these do:");
+  has(o.out, "no near layout of 64 ranks fits; of 512 these do:");
   has(o.out, "mesh.world 64 -> 512, cluster.nodes 8 -> 64 ");
   o = report(1, "a.lua");
   has(o.out, "512 ranks are stated, but there are 64");
   has(o.out, "nearest layouts of 512 ranks that fit:\n");
   has(o.out, ", cluster.nodes 8 -> 64 ");
+  o = report(1, "a.lua --set 'cluster={ \"h100-sxm\" }'"); /* as many as the mesh needs */
+  has(o.out, "nearest layouts of 512 ranks that fit:\n");
+  ck_assert_ptr_null(strstr(o.out, "cluster.nodes"));
+}
+END_TEST
+
+START_TEST(names_in_any_spelling) {
+  static const char *const same[] = {"'ZeRO'", "'zero0'", "{ 'zero', stage = 0 }"};
+  put("a.lua", LLAMA_8B "}\n");
+  for (int i = 0; i < LEN(same); i++) {
+    Outcome o =
+        report(1, arena_printf(scratch_arena, "a.lua --set \"strategy=%s\"", same[i]));
+    has(o.out, "fit:\n  strategy.stage 0 -> 3 ");
+  }
+  Outcome o = report(1, "a.lua --set strategy=ddp");
+  ck_assert_ptr_null(strstr(o.out, "strategy"));
+  o = report(1, "a.lua --set strategy=fsdp2 --set mesh.tp=3"); /* no whole plan */
+  has(o.out, "that fit:\n");
+  ck_assert_ptr_null(strstr(o.out, "strategy"));
+}
+END_TEST
+
+/* Which is no statement on others. */
+START_TEST(no_near_layout) {
+  static const char says[] =
+      "none of the near layouts fits, of these ranks and of up to 64 times as many";
+  put("a.lua", LLAMA_405B("{ 'h100-sxm', gpu = { memory_gib = 3 } }"));
+  Outcome o = report(1, "a.lua --set mesh.world=8");
+  has(o.out, arena_printf(scratch_arena, "%s; weft best searches all", says));
+  o = report(1, "a.lua --set mesh.world=8 --set mesh.tp=3");
+  has(o.out, arena_printf(scratch_arena, "%s\n", says));
 }
 END_TEST
 
@@ -325,6 +356,8 @@ Suite *report_suite(void) {
   tcase_add_test(c, more_ranks_where_no_layout_fits);
   tcase_add_test(c, the_stage_is_varied);
   tcase_add_test(c, machines_follow);
+  tcase_add_test(c, names_in_any_spelling);
+  tcase_add_test(c, no_near_layout);
   tcase_add_test(c, layers_that_are_computed_again);
   tcase_add_test(c, settings_of_another_system);
   tcase_add_test(c, what_is_wrong_has_its_exit_code);

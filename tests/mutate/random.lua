@@ -122,7 +122,7 @@ local function try(d, list)
     r = { kind = "same", check = "-", asked = 0, late = 0 }
   else
     local built = tree.build_planted(BUILD_SECONDS)
-    r = built == "built" and ask(list) or { kind = built, check = "-", asked = 0, late = 0 }
+    r = built == "built" and ask(list) or { kind = built, check = "the-build", asked = 0, late = 0 }
   end
   tree.write(path, text)
   return r

@@ -262,6 +262,29 @@ START_TEST(threads_change_nothing) {
 }
 END_TEST
 
+/* Rows made ahead, too, of few points and of many. */
+START_TEST(threads_change_no_exact_row) {
+  says("local function text(n, some)\n"
+       "  local t = {}\n"
+       "  for i, row in ipairs(weft.sweep { plan = P, threads = n, score = 'peak_gib',\n"
+       "      clock = 9, bounds = true, keep = 11, over = {\n"
+       "      { 'cluster', weft.cluster 'h100-sxm' },\n"
+       "      { 'mesh.tp', table.unpack { 1, 2, some and 4 or nil } }, { 'mesh.pp', 1, 2 "
+       "},\n"
+       "      { 'batch.micro', 1, 2 }, { 'schedule', 'gpipe', '1f1b' } } }) do\n"
+       "    t[i] = ('%d %d %d %s %a %a %a'):format(row.tp, row.pp, row.micro, "
+       "row.schedule,\n"
+       "      row.peak_gib, row.step_ms, row.clock_ms or 0) end\n"
+       "  return table.concat(t, '\\n'), #t\n"
+       "end\n"
+       "for _, some in ipairs { false, true } do\n"
+       "  local one, n = text(1, some)\n"
+       "  print(one == text(4, some), n)\n"
+       "end\n",
+       "true\t11\ntrue\t11\n");
+}
+END_TEST
+
 START_TEST(measured) {
   says("local r = weft.sweep { plan = P, measure = 1, keep = 1, over = { { 'mesh.tp', 2 "
        "} } }\n"
@@ -702,6 +725,7 @@ Suite *sweep_scripts_suite(void) {
   tcase_add_test(t, functions_of_points);
   tcase_add_test(t, points_are_copies);
   tcase_add_test(t, threads_change_nothing);
+  tcase_add_test(t, threads_change_no_exact_row);
   tcase_add_test(t, measured);
   tcase_add_test(t, on_the_clock);
   tcase_add_test(t, experts_on_the_clock);
