@@ -32,9 +32,8 @@ START_TEST(it_takes_one_row) {
   Terminal *t =
       terminal_start(arena_printf(scratch_arena, "sh -c 'cd %s; stty cols 30; exec %s'",
                                   scratch_dir, lines[_i].command));
-  terminal_wait(t, lines[_i].begin);
+  terminal_wait_here(t, lines[_i].begin); /* above it the first step has a row, too */
   const char *row = terminal_row(t, t->row);
-  ck_assert_ptr_nonnull(strstr(row, lines[_i].begin));
   ck_assert_msg(strlen(row) >= 28 && strlen(row) <= 29, "%s", row);
   terminal_type(t, "\x03");
   ck_assert_int_eq(terminal_end(t), 130);

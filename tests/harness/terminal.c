@@ -199,6 +199,14 @@ void terminal_wait(Terminal *t, const char *text) {
   }
 }
 
+void terminal_wait_here(Terminal *t, const char *text) {
+  double end = now() + PATIENCE;
+  while (t->npending || !strstr(terminal_row(t, t->row), text)) {
+    if (now() > end || t->ended) give_up(t, text);
+    look(t);
+  }
+}
+
 void terminal_enter(Terminal *t, const char *line, const char *then) {
   int row = t->row;
   const char *before = terminal_row(t, row);

@@ -31,6 +31,8 @@ void terminal_type(Terminal *t, const char *keys);
 void terminal_wait_row(Terminal *t, int row, const char *text);
 /* Waits until `text` appears anywhere on the screen. */
 void terminal_wait(Terminal *t, const char *text);
+/* Waits until it appears on the cursor's row, which may be one that is overwritten. */
+void terminal_wait_here(Terminal *t, const char *text);
 /* Types a line, waits for its echo, presses enter and waits for the prompt `then`. */
 void terminal_enter(Terminal *t, const char *line, const char *then);
 /* Rows from..to of the screen without blanks at their ends, in the scratch arena. */
