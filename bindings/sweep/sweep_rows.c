@@ -87,17 +87,24 @@ int sweep_put(lua_State *L) {
   return 0;
 }
 
+/* Threads may be at work: what they count is copied while none does. */
 int sweep_counts(lua_State *L) {
-  const Sweep *s = sweep_at(L, 1);
+  Sweep *s = sweep_at(L, 1);
+  SweepReason *reason = lua_newuserdatauv(L, sizeof s->reason, 0);
+  pthread_mutex_lock(&s->lock);
+  int64_t legal = s->nlegal, illegal = s->nillegal, memory = s->nmemory;
+  int n = s->nreason;
+  memcpy(reason, s->reason, sizeof *reason * (size_t)n);
+  pthread_mutex_unlock(&s->lock);
   lua_createtable(L, 0, 6);
-  set_integer(L, "judged", s->nlegal + s->nillegal + s->nmemory);
-  set_integer(L, "legal", s->nlegal);
-  set_integer(L, "illegal", s->nillegal);
-  set_integer(L, "memory", s->nmemory);
+  set_integer(L, "judged", legal + illegal + memory);
+  set_integer(L, "legal", legal);
+  set_integer(L, "illegal", illegal);
+  set_integer(L, "memory", memory);
   set_boolean(L, "interrupted", s->interrupted);
-  lua_createtable(L, s->nreason, 0);
-  for (int i = 0; i < s->nreason; i++) {
-    const SweepReason *r = &s->reason[i];
+  lua_createtable(L, n, 0);
+  for (int i = 0; i < n; i++) {
+    const SweepReason *r = &reason[i];
     lua_createtable(L, 0, 5);
     set_text(L, "code", r->why.code);
     set_text(L, "path", r->why.path);
