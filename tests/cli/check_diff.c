@@ -67,6 +67,8 @@ START_TEST(a_change_of_one) {
   o = diff("b.lua precision=fp8");
   ck_assert_msg(strstr(o.out, "precision: (nothing) -> \"fp8\"\n") == o.out, "%s%s",
                 o.out, o.err);
+  /* Fields of the plan are none of the model's. */
+  ck_assert_msg(!strstr(o.out, "model."), "%s", o.out);
   o = process_run(
       30, "sh -c 'sed s/cluster/strategy=\\\"zero\\\",cluster/ b.lua >c.lua; exec "
           "$weft diff c.lua strategy.stage=1'");

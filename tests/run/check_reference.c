@@ -8,6 +8,7 @@
 #include "tests/harness/process.h"
 #include "tests/harness/run_log.h"
 #include "vm/base/rng.h"
+#include "vm/base/sha256.h"
 
 enum { STEPS = 5, ROWS = 64 };
 
@@ -145,6 +146,24 @@ static void flip(const char *name, long at) {
 static void other_tokens(void) { flip("pairs.bin", 4); }
 static void other_head(void) { flip("pairs.reference", 17); }
 static void other_number(void) { flip("pairs.reference", 64 + 8 * 20 + 1); }
+
+/* A header of more sequences than any file has, with the checksum that it says: the last
+ * eight bytes of 64. */
+static void far_too_many(void) {
+  const char *file = scratch_get(scratch_path("pairs.reference"));
+  unsigned char head[64];
+  uint8_t all[SHA256_BYTES];
+  int64_t n = INT64_MAX / 64 + 1;
+  Sha256 s;
+  memcpy(head, file, sizeof head);
+  memcpy(head + 32, &n, sizeof n);
+  sha256_begin(&s);
+  sha256_add(&s, head, 56);
+  sha256_end(&s, all);
+  memcpy(head + 56, all, 8);
+  scratch_put("pairs.reference", (char *)head, sizeof head);
+}
+
 static void no_file(void) { unlink(scratch_path("pairs.reference")); }
 static void more_pairs(void) { put_pairs("pairs.bin", 1, 52); }
 static void more_val(void) { put_pairs("val.bin", 2, 18); }
@@ -169,6 +188,7 @@ static const struct {
     {more_pairs, "", "of 50 sequences for training, and the data have 52; make it again"},
     {more_val, "", "of 16 sequences for validation, and the data have 18; make it again"},
     {no_losses, "", "does not begin with WEFTREFL"},
+    {far_too_many, "", "says 144115188075855872 sequences"},
     {cut, "", "has 100 bytes; losses of 66 sequences have 592; make it again"},
 };
 
