@@ -7,6 +7,7 @@
 
 #include "tests/harness/scratch.h"
 #include "vm/io/io.h"
+#include "vm/io/safetensors/st_type.h"
 
 /* ---- safetensors ---- */
 
@@ -192,6 +193,24 @@ START_TEST(other_types_are_converted) {
       ck_assert(out == row[i].want);
       st_close(s);
     }
+}
+END_TEST
+
+/* All codes; four bits of exponent and three of fraction, as OCP's FP8 has them. */
+START_TEST(codes_of_fp8) {
+  unsigned char code[256];
+  float value[256];
+  for (int i = 0; i < LEN(code); i++) code[i] = (unsigned char)i, value[i] = 7e7f;
+  st_type("F8_E4M3")->to_f32(code, LEN(code), value);
+  for (int i = 0; i < LEN(code); i++) {
+    int exponent = i >> 3 & 15;
+    double x = (exponent ? 8 : 0) + (i & 7);
+    double want = (i & 128 ? -1 : 1) * ldexp(x, (exponent ? exponent : 1) - 10);
+    if ((i & 127) == 127)
+      ck_assert(isnan(value[i]));
+    else
+      ck_assert_msg(value[i] == want, "%d: %g, not %g", i, value[i], want);
+  }
 }
 END_TEST
 
@@ -414,6 +433,7 @@ Suite *safetensors_suite(void) {
   tcase_add_test(t, halves_are_exact);
   tcase_add_test(t, brain_floats_are_exact);
   tcase_add_test(t, other_types_are_converted);
+  tcase_add_test(t, codes_of_fp8);
   tcase_add_test(t, metadata_is_passed_over);
   tcase_add_test(t, broken_headers);
   tcase_add_test(t, broken_files);
