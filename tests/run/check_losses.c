@@ -212,6 +212,20 @@ START_TEST(names_what_is_wrong) {
 }
 END_TEST
 
+/* What is said of a loss's option is not said of one that has none of that name. */
+START_TEST(options_are_of_a_loss) {
+  Text why = {0};
+  VerifyReport r;
+  static const char plan[] =
+      LLAMA("data = weft.synthetic {}, loss = { 'distill', teacher = 'x', "
+            "reference_file = 'y' } }\n");
+  ck_assert_int_eq(plan_parity(plan, 1, 1e-5, &r, &why), WEFT_EPLAN);
+  ck_assert_msg(strstr(why.s, "loss.reference_file: unknown field") != NULL, "%s", why.s);
+  ck_assert_msg(!strstr(why.s, "has what a reference gave"), "%s", why.s);
+  text_free(&why);
+}
+END_TEST
+
 /* A model that ends in a loss of its own does not know the plan's. */
 START_TEST(models_end_in_the_loss_of_the_plan) {
   Text why = {0};
@@ -455,6 +469,7 @@ Suite *losses_suite(void) {
   tcase_add_loop_test(tc, the_same_on_every_mesh, 0, LEN(losses) * LEN(meshes));
   tcase_add_loop_test(tc, a_function_of_the_plan, 0, LEN(meshes));
   tcase_add_loop_test(tc, names_what_is_wrong, 0, LEN(refused));
+  tcase_add_test(tc, options_are_of_a_loss);
   tcase_add_test(tc, models_end_in_the_loss_of_the_plan);
   tc = tcase_create("runs");
   suite_add_tcase(s, tc);
