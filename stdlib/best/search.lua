@@ -128,6 +128,9 @@ local function clock(r, points, x)
   return true
 end
 
+-- By its bound, beside what the clock said of others.
+local function may_be_best(r, x) return not r.best or x.bound < r.best.seconds end
+
 -- For each value of each field the layout with the least bound, so that a fit knows all.
 local function first_ones(list)
   local out, taken = {}, {}
@@ -153,7 +156,7 @@ local function expect(r, list)
   end
   local fit = forecast.fit(space.NAMES, seen)
   for _, x in ipairs(list) do
-    if not x.done and not (r.best and x.bound >= r.best.seconds) then
+    if not x.done and may_be_best(r, x) then
       x.expected = x.bound * math.exp(forecast.log(fit, x.layout))
       left[#left + 1] = x
     end
@@ -177,23 +180,30 @@ local function is_far(r, x)
   return x.expected > r.best.seconds * (1 + math.max(margin, doubt * (search.mean(r.errors) or 0)))
 end
 
-local function clock_best(r, points, list)
-  local first = first_ones(list)
-  local look = ahead(points, first, row_of, true, true)
-  for k, x in ipairs(first) do
-    if #r.clocked >= r.most or r.best and x.bound >= r.best.seconds then break end
-    look(k, function(y) return not r.best or y.bound < r.best.seconds end)
-    if not clock(r, points, x) then return end
+-- One after the other as long as they may be the best; those behind are made ahead. False: the
+-- search was interrupted. `note`, if given, is called with each.
+local function clock_in_order(r, points, list, note)
+  local look = ahead(points, list, row_of, true, true)
+  for k, x in ipairs(list) do
+    if #r.clocked >= r.most or not may_be_best(r, x) then break end
+    look(k, function(y) return may_be_best(r, y) end)
+    if note then note(x) end
+    if not clock(r, points, x) then return false end
   end
+  return true
+end
+
+local function clock_best(r, points, list)
+  if not clock_in_order(r, points, first_ones(list)) then return end
   while #r.clocked < r.most do
     local left = expect(r, list)
     if #left == 0 or is_far(r, left[1]) then return end
-    local next = table.move(left, 1, math.min(together, #left, r.most - #r.clocked), 1, {})
-    local look = ahead(points, next, row_of, true, true)
-    for k = 1, math.min(together, #left) do
-      if k > 1 and (is_far(r, left[k]) or #r.clocked >= r.most) then break end
+    local few = table.move(left, 1, math.min(together, #left), 1, {})
+    local look = ahead(points, few, row_of, true, true)
+    for k, x in ipairs(few) do
+      if k > 1 and (is_far(r, x) or #r.clocked >= r.most) then break end
       look(k, function(y) return not is_far(r, y) end)
-      if not clock(r, points, left[k]) then return end
+      if not clock(r, points, x) then return end
     end
   end
 end
@@ -208,13 +218,7 @@ local function judge_all(r, points, s)
   if not judge(points, s.nplainest, #s.layouts) then return end
   local least = collect(points, s)
   least = table.move(least, 1, math.min(together, #least), 1, {})
-  local look = ahead(points, least, row_of, true, true)
-  for k, x in ipairs(least) do
-    if #r.clocked >= r.most or r.best and x.bound >= r.best.seconds then break end
-    look(k, function(y) return not r.best or y.bound < r.best.seconds end)
-    r.done[x.i] = x
-    if not clock(r, points, x) then return end
-  end
+  if not clock_in_order(r, points, least, function(x) r.done[x.i] = x end) then return end
   if r.best then drop_slow(points, s, r.best.seconds) end
   judge(points, #s.layouts, #s.layouts)
 end

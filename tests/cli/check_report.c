@@ -249,7 +249,7 @@ START_TEST(names_in_any_spelling) {
 }
 END_TEST
 
-/* Which is no statement on others. */
+/* The report tells near layouts, and does not claim that no layout fits. */
 START_TEST(no_near_layout) {
   static const char says[] =
       "none of the near layouts fits, of these ranks and of up to 64 times as many";
