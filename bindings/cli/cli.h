@@ -143,7 +143,8 @@ bool is_rank0(const Cli *cli);
 /* job_load with the options of the command line. */
 weft_status job_start(Job *j, const Cli *cli, Arena *arena, const char *path);
 /* Prints the diagnostics of a job (with --json the whole object: its result is written by
- * `result` if `st` is WEFT_OK), frees the job and returns the exit code. */
+ * `result` if `st` is WEFT_OK; an error that it leaves in the job's is that of the verb),
+ * frees the job and returns the exit code. */
 int job_end(Job *j, const Cli *cli, weft_status st, void (*result)(Json *out, void *ud),
             void *ud);
 /* The same, with the part of a result that there is beside an error; NULL: there is none.

@@ -26,6 +26,10 @@ void report_error(const char *fmt, ...) {
 }
 
 void print_text(FILE *f, Text *t) {
+  if (t->oom) {
+    report_error("out of memory");
+    exit(weft_exit_code(WEFT_ENOMEM));
+  }
   if (t->s) fwrite(t->s, 1, t->n, f);
   text_free(t);
 }

@@ -49,28 +49,48 @@ int job_end(Job *j, const Cli *cli, weft_status st, void (*result)(Json *out, vo
   return job_end_part(j, cli, st, st == WEFT_OK ? result : NULL, ud);
 }
 
+static Text json_report(Job *j, const Cli *cli, void (*result)(Json *out, void *ud),
+                        void *ud) {
+  Text text = {0};
+  Json out = {.out = &text, .pretty = true};
+  report_json_begin(&j->d, cli->verb->name, &out);
+  if (result) {
+    json_open(&out, "result", '{');
+    result(&out, ud);
+    json_close(&out, '}');
+  } else {
+    json_none(&out, "result");
+  }
+  report_json_end(&j->d, &out);
+  text_add(&text, "\n");
+  return text;
+}
+
+/* A result that could not be made is an error of the whole. */
+static weft_status print_json(Job *j, const Cli *cli, weft_status st,
+                              void (*result)(Json *out, void *ud), void *ud) {
+  Text text = json_report(j, cli, result, ud);
+  if (st == WEFT_OK && j->e.code != WEFT_OK) {
+    st = j->e.code;
+    job_note(j, st);
+    text_free(&text);
+    text = json_report(j, cli, NULL, NULL);
+  }
+  print_text(stdout, &text);
+  return st;
+}
+
 int job_end_part(Job *j, const Cli *cli, weft_status st,
                  void (*result)(Json *out, void *ud), void *ud) {
-  Text text = {0};
   print_text(stderr, &j->dumped);
   /* A wrong plan has diagnostics; any other error is in `e`. */
   bool other = st != WEFT_OK && !(st == WEFT_EPLAN && j->d.errors);
   if (other && !j->e.text[0]) err_set(&j->e, st, "failed for a reason that is not known");
-  if (other && cli->json) job_note(j, st);
   if (cli->json) {
-    Json out = {.out = &text, .pretty = true};
-    report_json_begin(&j->d, cli->verb->name, &out);
-    if (result) {
-      json_open(&out, "result", '{');
-      result(&out, ud);
-      json_close(&out, '}');
-    } else {
-      json_none(&out, "result");
-    }
-    report_json_end(&j->d, &out);
-    text_add(&text, "\n");
-    print_text(stdout, &text);
+    if (other) job_note(j, st);
+    st = print_json(j, cli, st, result, ud);
   } else {
+    Text text = {0};
     report_text(&j->d, REPORT_CODES | (colour_wanted(stderr) ? REPORT_COLOUR : 0), &text);
     print_text(stderr, &text);
     if (other) print_error(&j->e);

@@ -1,5 +1,6 @@
 /* check_base.c - arenas, texts, names, JSON and diagnostics. */
 #include <check.h>
+#include <signal.h>
 #include <float.h>
 #include <jansson.h>
 #include <math.h>
@@ -149,6 +150,11 @@ START_TEST(arena_refuses_sizes_that_wrap) {
 END_TEST
 
 /* ---- errors, text and names ---- */
+
+#ifdef __SANITIZE_ADDRESS__
+START_TEST(sizes_given_back_are_looked_at) { mem_free(NULL, mem_new(NULL, 24), 32); }
+END_TEST
+#endif
 
 START_TEST(first_error_wins) {
   weft_error e;
@@ -488,6 +494,9 @@ Suite *base_suite(void) {
   tcase_add_test(t, vectors_grow);
   tcase_add_test(t, arena_unwinds_when_out_of_memory);
   tcase_add_test(t, arena_refuses_sizes_that_wrap);
+#ifdef __SANITIZE_ADDRESS__
+  tcase_add_test_raise_signal(t, sizes_given_back_are_looked_at, SIGABRT);
+#endif
   tcase_add_test(t, first_error_wins);
   tcase_add_test(t, text_grows);
   tcase_add_test(t, bounded_texts_end_with_their_buffer);

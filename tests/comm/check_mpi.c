@@ -3,9 +3,11 @@
  *
  * Skipped, with the reason, where there is no mpirun or no weft_mpi.so. */
 #include <check.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "tests/harness/scratch.h"
 #include "tests/ranks/comm_child.h"
 #include "tests/ranks/mpirun.h"
 
@@ -13,17 +15,21 @@ int mpi_child(int argc, char **argv);
 
 /* ---- the child: one of the ranks ---- */
 
+/* The host's allocator gets back what it gave, by the sizes that it gave. */
 int mpi_child(int argc, char **argv) {
   World world;
   weft_error e;
+  ScratchMeter meter = {.left = INT_MAX};
+  weft_alloc host = {scratch_alloc, &meter};
   err_clear(&e);
-  if (world_start(&world, world_kind("mpi", &e), NULL, 1, NULL, &e) != WEFT_OK) {
+  if (world_start(&world, world_kind("mpi", &e), &host, 1, NULL, &e) != WEFT_OK) {
     fprintf(stderr, "%s\n", e.text);
     return EXIT_FAILURE;
   }
   bool ok = argc == 3 && comm_child(&world, argv[2]);
   world_close(&world);
-  return ok ? EXIT_SUCCESS : EXIT_FAILURE;
+  if (meter.held) fprintf(stderr, "%lld bytes are lost\n", (long long)meter.held);
+  return ok && meter.held == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 
 /* ---- the parent ---- */

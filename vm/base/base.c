@@ -4,6 +4,7 @@
 #include "terminal.h"
 
 #include <ctype.h>
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -44,8 +45,23 @@ void err_clear(weft_error *e) {
 
 /* ---- heap ---- */
 
+#ifdef __SANITIZE_ADDRESS__
+/* A host's allocator may rely on the sizes that it is given back; the C library's does
+ * not, so that only here a wrong one is seen wherever memory is used. */
+static void check_size(void *p, size_t size) {
+  if (p && malloc_usable_size(p) != size) {
+    fprintf(stderr, "weft: a block of %zu bytes is given back as one of %zu\n",
+            malloc_usable_size(p), size);
+    abort();
+  }
+}
+#else
+static void check_size(const void *p, size_t size) { (void)p, (void)size; }
+#endif
+
 void *mem_resize(const weft_alloc *a, void *p, size_t old, size_t n) {
   if (a && a->fn) return a->fn(a->ud, p, old, n);
+  check_size(p, old);
   if (n == 0) {
     free(p);
     return NULL;
