@@ -46,6 +46,7 @@ int plan_asks(lua_State *L) {
   set_integer(L, "etp", m->etp), set_integer(L, "dp", m->dp);
   const Strategy *y = &j->plan.strategy;
   if (y->kind == STRATEGY_ZERO) set_integer(L, "zero_stage", y->stage);
+  set_boolean(L, "is_ddp", y->kind == STRATEGY_DDP);
   plan_bounds_set(L, j);
   return 1;
 }

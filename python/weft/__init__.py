@@ -21,13 +21,16 @@ from .errors import (
     WeftError,
 )
 from .following import LogError, Sink, follow, read_log
+from .judging import Best, Diff, Report, best, diff, report
 from .plan import Check, Evaluation, Plan, Program, Run, Step, Verified, check, load
 from .rows import Rows
 from .sweeping import Sweep, sweep
 
 __all__ = [
+    "Best",
     "Check",
     "Diagnostic",
+    "Diff",
     "Evaluation",
     "FileError",
     "InternalError",
@@ -38,6 +41,7 @@ __all__ = [
     "Plan",
     "PlanError",
     "Program",
+    "Report",
     "Rows",
     "Run",
     "RunError",
@@ -48,9 +52,12 @@ __all__ = [
     "Verified",
     "WeftError",
     "__version__",
+    "best",
     "check",
+    "diff",
     "follow",
     "load",
     "read_log",
+    "report",
     "sweep",
 ]

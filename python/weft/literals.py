@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 import numbers
 import os
-from typing import Any, Mapping, Sequence
+from typing import Any, List, Mapping, Optional, Sequence, Union
 
 from .errors import UsageError
 
-__all__ = ["lua"]
+__all__ = ["Fields", "lua", "pairs"]
+
+Fields = Union[Mapping[str, Any], Sequence[str]]
 
 
 def _character(c: str) -> str:
@@ -45,3 +47,24 @@ def lua(v: Any, of: str = "an option") -> str:
             raise UsageError(f"a value of {of} is a list with None in it, where one of Lua ends")
         return "{ " + ", ".join(lua(x, of) for x in v) + " }"
     raise UsageError(f"a value of {of} is a {type(v).__name__}, which Lua does not have")
+
+
+def _value(v: Any) -> str:
+    """A text is what ``--set`` takes; other values are those of Lua: ``None`` takes a field away,
+    and a path is a text that is never read as anything else."""
+    return v if isinstance(v, str) else lua(v, "a field")
+
+
+def pairs(fields: Optional[Fields]) -> List[str]:
+    """``{"mesh.tp": 4}`` or ``["mesh.tp=4"]``, as ``--set`` and ``-D`` take them."""
+    if fields is None:
+        return []
+    if isinstance(fields, Mapping):
+        return [f"{key}={_value(v)}" for key, v in fields.items()]
+    if isinstance(fields, str):
+        raise UsageError(f'expected a dict or a list of "path=value", got "{fields}"')
+    pairs = list(fields)
+    for pair in pairs:
+        if not isinstance(pair, str):
+            raise UsageError(f'expected a list of "path=value", got {pair!r} in it')
+    return pairs

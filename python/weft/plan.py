@@ -17,35 +17,13 @@ from dataclasses import dataclass
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
 
 from . import _native
-from .errors import Diagnostic, UsageError
-from .literals import lua
+from .errors import Diagnostic, UsageError, WeftError
+from .literals import Fields, pairs
 from .rows import Rows
 
 __all__ = ["Check", "Evaluation", "Plan", "Program", "Run", "Step", "Verified", "check", "load"]
 
 Path = Union[str, "os.PathLike[str]"]
-Fields = Union[Mapping[str, Any], Sequence[str]]
-
-
-def _value(v: Any) -> str:
-    """A text is what ``--set`` takes; other values are those of Lua: ``None`` takes a field away,
-    and a path is a text that is never read as anything else."""
-    return v if isinstance(v, str) else lua(v, "a field")
-
-
-def _pairs(fields: Optional[Fields]) -> List[str]:
-    """``{"mesh.tp": 4}`` or ``["mesh.tp=4"]``, as ``--set`` and ``-D`` take them."""
-    if fields is None:
-        return []
-    if isinstance(fields, Mapping):
-        return [f"{key}={_value(v)}" for key, v in fields.items()]
-    if isinstance(fields, str):
-        raise UsageError(f'expected a dict or a list of "path=value", got "{fields}"')
-    pairs = list(fields)
-    for pair in pairs:
-        if not isinstance(pair, str):
-            raise UsageError(f'expected a list of "path=value", got {pair!r} in it')
-    return pairs
 
 
 @dataclass(frozen=True)
@@ -202,7 +180,7 @@ class Plan:
         self.path = os.fspath(path)
         encoded = _native.encoded(self.path, "the path of the plan")
         folders, world = _native.paths(data, "data"), _native.integer(world, "world")
-        fields, given = _pairs(set), _pairs(define)  # once: they may be iterators
+        fields, given = pairs(set), pairs(define)  # once: they may be iterators
         memory_limit = _native.integer(memory_limit, "memory_limit", 64)
         if memory_limit < 0:
             raise UsageError(f"memory_limit is {memory_limit}; give bytes, or 0 for no limit")
@@ -228,7 +206,7 @@ class Plan:
         self.diagnostics: List[Diagnostic] = []
         try:
             self._tell(status, error)
-        except _native.WeftError:
+        except WeftError:
             self.close()
             raise
 
@@ -276,7 +254,7 @@ class Plan:
     def changed(self, set: Fields) -> "Plan":
         """The same plan with other fields: ``plan.changed({"mesh.tp": 4})``."""
         again = dict(self._again)
-        again["set"] = list(self._again["set"]) + _pairs(set)  # type: ignore[call-overload]
+        again["set"] = list(self._again["set"]) + pairs(set)  # type: ignore[call-overload]
         return Plan(self.path, **again)  # type: ignore[arg-type]
 
     # ---- what it says ----

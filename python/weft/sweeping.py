@@ -3,15 +3,11 @@ for each core and stops at Ctrl-C with what is done."""
 
 from __future__ import annotations
 
-import json
 import os
-import re
-import subprocess
-from dataclasses import replace
-from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Union
+from typing import Any, Iterable, List, Mapping, Optional, Sequence, Union
 
-from . import _native
-from .errors import BY_EXIT, Diagnostic, InternalError, UsageError, WeftError
+from . import _native, _program
+from .errors import UsageError
 from .literals import lua
 from .rows import Rows
 
@@ -64,54 +60,6 @@ def _script(plan: Path, over: Mapping[str, Sequence[Any]], options: Mapping[str,
     return 'local weft = require "weft"\nweft.sweep { ' + ", ".join(fields) + " }\n"
 
 
-def _plain(text: str) -> str:
-    """A message of a script in Lua without the calls that led to it, and without its place in
-    the script that stands for a grid of Python."""
-    return text.split("\n  stack traceback:")[0].replace("stdin:2: ", "", 1).strip()
-
-
-def _placed(d: Diagnostic) -> Diagnostic:
-    """A diagnostic whose message is that of a file, "FILE:LINE: error: ...", in its parts."""
-    found = re.match(r"(?s)(.+?)(?::(\d+))?: error: (.*?)(?:\n1 error)?$", d.message)
-    if d.file or not found:
-        return d
-    return replace(d, file=found[1], line=int(found[2] or 0), message=found[3])
-
-
-def _failure(code: int, out: bytes, err: bytes) -> WeftError:
-    try:
-        found = [Diagnostic.of_json(d) for d in json.loads(out)["diagnostics"]]
-        found = [_placed(replace(d, message=_plain(d.message))) for d in found]
-    except (ValueError, KeyError):
-        found = []
-    text = _plain(err.decode("utf-8", "replace")) or f"the program weft ended with {code}"
-    return BY_EXIT.get(code, InternalError)(text, found)
-
-
-def _run(command: List[str], script: Optional[str]) -> Sweep:
-    given = script.encode() if script else b""
-    pressed: Optional[KeyboardInterrupt] = None
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                          stderr=subprocess.PIPE) as child:
-        try:
-            try:
-                out, err = child.communicate(given)
-            except KeyboardInterrupt as e:
-                # The program has got the same Ctrl-C on a terminal, but not from kill or an
-                # editor. This signal asks again for what that one asks, and is no second one.
-                pressed = e
-                child.terminate()
-                out, err = child.communicate()
-        except BaseException:  # a second Ctrl-C, or what the handler of another signal raises
-            child.kill()
-            raise
-    ended = child.returncode in (0, 130)
-    result: Dict[str, Any] = (json.loads(out or b"{}").get("result") if ended else None) or {}
-    if result:
-        return Sweep(result["sweep"])
-    raise pressed or _failure(child.returncode, out, err)
-
-
 def sweep(
     path: Path,
     *arguments: str,
@@ -128,14 +76,15 @@ def sweep(
     ``keep``, ``max_gib``, ``score`` (a column) and ``threads`` are those of ``weft.sweep`` in Lua.
     Without it ``path`` is a script for ``weft sweep``, with its arguments; the result is that of
     its first sweep."""
-    command = [_native.program(), "sweep", "--json"]
+    command = ["sweep"]
     _native.encoded(path, "the path")
     for folder in _native.paths(data, "data"):
         _native.encoded(folder, "a folder of data")
         command += ["--data", folder]
     if over is not None:
         options = {"keep": keep, "max_gib": max_gib, "score": score, "threads": threads}
-        return _run(command + ["-", *arguments], _script(path, over, options))
+        script = _script(path, over, options)
+        return Sweep(_program.result(command + ["-", *arguments], script)["sweep"])
     if any(v is not None for v in (keep, max_gib, score, threads)):
         raise UsageError("keep, max_gib, score and threads need over: a script has its own")
-    return _run(command + [os.fspath(path), "--", *arguments], None)
+    return Sweep(_program.result(command + [os.fspath(path), "--", *arguments])["sweep"])

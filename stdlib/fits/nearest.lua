@@ -1,6 +1,6 @@
 -- nearest.lua - the nearest layouts that fit, of a plan that does not or whose layout is none that
 -- can run: sizes of the mesh, ZeRO's stage, the microbatch and recomputation are varied at the same
--- number of ranks, fewest changed fields first, and judged by weft.sweep. If none fits, the fewest
+-- number of ranks, and "ddp" is given up for strategies that cut something, fewest changed fields first, and judged by weft.sweep. If none fits, the fewest
 -- times as many ranks on which one does. A cluster of stated machines grows with them.
 local divisors, sweep = use "fits/divisors", use "sweep/sweep"
 local gib = 1 << 30
@@ -97,8 +97,10 @@ end
 -- From each stage of ZeRO on, those that leave less on a rank: optimizer state, then all.
 local STAGES = { [0] = { 0, 1, 3 }, [1] = { 1, 3 }, [2] = { 2, 3 } }
 
--- The field and its values; nil: another strategy has its own fields. A plan without one gets one.
-local function stages(spec, was)
+-- The field and its values, that of the plan first; nil: another strategy has its own fields. A plan
+-- without one gets one, and "ddp", which keeps copies of all, another.
+local function strategies(spec, was)
+  if was.is_ddp then return "strategy", { spec.strategy, { "zero", stage = 1 }, "fsdp2" } end
   local list = STAGES[was.zero_stage]
   if not list or spec.strategy ~= nil then return "strategy.stage", list end
   local whole = {}
@@ -145,6 +147,16 @@ local function add_stage(list, was, point)
   return (to - from + 1) / 2
 end
 
+-- The same of a plan with "ddp".
+local function add_strategy(list, point)
+  local to = varied(point, "strategy")
+  local cuts = to == "fsdp2" and 2 or type(to) == "table" and to[1] == "zero" and 1 or 0
+  if cuts > 0 then
+    list[#list + 1] = { path = "strategy", from = "ddp", to = cuts == 2 and to or '{ "zero", stage = 1 }' }
+  end
+  return cuts
+end
+
 -- A list of { path =, from =, to = }, how far it is, and how many of them are changes of their own.
 local function changes_of(plan, was, point)
   local list, far = {}, 0
@@ -164,7 +176,7 @@ local function changes_of(plan, was, point)
     list[#list + 1] = { path = "recompute", from = plan.spec.recompute or "none", to = "full" }
     far = far + 1
   end
-  far = far + add_stage(list, was, point)
+  far = far + (was.is_ddp and add_strategy(list, point) or add_stage(list, was, point))
   local own = #list
   add_following(list, plan.spec, was, point)
   return list, far, own
@@ -188,7 +200,7 @@ local function judge(plan, was, world, n)
   end
   local nodes = machines(plan.spec, was, world)
   vary("recompute", recomputes(plan.spec))
-  vary(stages(plan.spec, was))
+  vary(strategies(plan.spec, was))
   vary("cluster.nodes", nodes and { nodes })
   local rows = sweep({
     plan = plan, over = over, max_gib = was.room / gib, keep = kept,
@@ -209,7 +221,7 @@ end
 
 -- Plans that fit, as { changes =, world =, peak =, bubble =, step_ms = }; there may be none. `was` is
 -- what the plan asks for: world, tp, pp, cp, ep, dp (0: not written), zero_stage (nil: another
--- strategy), and the bounds node, layers, experts and room. And whether Ctrl-C has ended the search, which then has found none.
+-- strategy), is_ddp, and the bounds node, layers, experts and room. And whether Ctrl-C has ended the search, which then has found none.
 return function(plan, was)
   if was.room <= 0 then return {} end
   for n = is_layout_wrong(plan.spec, was) and 0 or 1, most_changes do

@@ -233,6 +233,21 @@ START_TEST(machines_follow) {
 }
 END_TEST
 
+/* It has no field of its own that makes room, and no sizes but dp. */
+START_TEST(ddp_is_given_up) {
+  static const char *const same[] = {"'ddp'", "{ 'DDP', bucket_cap_mb = 50 }"};
+  put("a.lua", LLAMA_8B "}\n");
+  for (int i = 0; i < LEN(same); i++) {
+    Outcome o =
+        report(1, arena_printf(scratch_arena, "a.lua batch.micro=1 --set \"strategy=%s\"",
+                               same[i]));
+    has(o.out, "that fit:\n  strategy ddp -> { \"zero\", stage = 1 } ");
+    has(o.out, "\n  strategy ddp -> fsdp2 ");
+  }
+  offers_fit("a.lua --set strategy=ddp");
+}
+END_TEST
+
 START_TEST(names_in_any_spelling) {
   static const char *const same[] = {"'ZeRO'", "'zero0'", "{ 'zero', stage = 0 }"};
   put("a.lua", LLAMA_8B "}\n");
@@ -241,9 +256,7 @@ START_TEST(names_in_any_spelling) {
         report(1, arena_printf(scratch_arena, "a.lua --set \"strategy=%s\"", same[i]));
     has(o.out, "fit:\n  strategy.stage 0 -> 3 ");
   }
-  Outcome o = report(1, "a.lua --set strategy=ddp");
-  ck_assert_ptr_null(strstr(o.out, "strategy"));
-  o = report(1, "a.lua --set strategy=fsdp2 --set mesh.tp=3"); /* no whole plan */
+  Outcome o = report(1, "a.lua --set strategy=fsdp2 --set mesh.tp=3"); /* no whole plan */
   has(o.out, "that fit:\n");
   ck_assert_ptr_null(strstr(o.out, "strategy"));
 }
@@ -356,6 +369,7 @@ Suite *report_suite(void) {
   tcase_add_test(c, more_ranks_where_no_layout_fits);
   tcase_add_test(c, the_stage_is_varied);
   tcase_add_test(c, machines_follow);
+  tcase_add_test(c, ddp_is_given_up);
   tcase_add_test(c, names_in_any_spelling);
   tcase_add_test(c, no_near_layout);
   tcase_add_test(c, layers_that_are_computed_again);
