@@ -10,21 +10,17 @@ typedef struct VerifyCall {
   Arena *arena;
   Job job;
   JobVerify v;
-  weft_status st;
 } VerifyCall;
 
 /* Loads the plan again, because verify changes its model. */
-static weft_status load_and_verify(VerifyCall *c) {
+static weft_status load_and_verify(Arena *a, void *ud, weft_error *e) {
+  VerifyCall *c = ud;
   const weft_plan *p = c->plan;
+  (void)a, (void)e; /* those of the job */
   LangValue same = {.copy = p->job.lp};
   TRY(p->from_value ? job_load_value(&c->job, c->arena, &p->opt, &same)
                     : job_load(&c->job, c->arena, &p->opt, p->path));
   return job_verify(&c->job, &c->v);
-}
-
-static void call_job(void *ud) {
-  VerifyCall *c = ud;
-  c->st = load_and_verify(c);
 }
 
 static void fill(const VerifyCall *c, weft_verify_result *out) {
@@ -80,11 +76,10 @@ weft_status weft_verify(const weft_plan *plan, const weft_verify_options *option
                         .tolerance = o.tolerance,
                         .stop = api_stop(o.stop)}};
   if (!c.arena) return err_set(err, WEFT_ENOMEM, "out of memory");
-  if (!arena_try(c.arena, call_job, &c))
-    c.st = err_set(&c.job.e, WEFT_ENOMEM, "out of memory");
+  weft_status st = arena_call(c.arena, load_and_verify, &c, &c.job.e);
   fill(&c, out);
-  api_end(&c.job, c.st, err);
+  api_end(&c.job, st, err);
   job_free(&c.job);
   arena_free(c.arena);
-  return c.st;
+  return st;
 }

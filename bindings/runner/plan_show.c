@@ -115,25 +115,11 @@ static const struct {
              {"sim", WHOLE}};
 #define VIEWS "mesh, memory, stages, comm, rank, program, sim"
 
-typedef struct ClockCall {
-  const Job *j;
-  Arena *arena;
-  weft_error *e;
-  weft_status st;
-} ClockCall;
-
-static void check_clock(void *ud) {
-  ClockCall *c = ud;
-  SimOptions slow = {.rates = sheet_rates(RATES_WORSE), .table = c->j->costs};
-  c->st = sim_check(c->j->compiled, &c->j->plan, &slow, c->arena, c->e);
-}
-
 /* Whether the plan can be on the clock, as weft sim asks. */
-static weft_status can_simulate(const Job *j, weft_error *e) {
-  ClockCall c = {.j = j, .arena = arena_new(NULL), .e = e};
-  bool memory = c.arena && arena_try(c.arena, check_clock, &c);
-  arena_free(c.arena);
-  return memory ? c.st : err_set(e, WEFT_ENOMEM, "out of memory");
+static weft_status can_simulate(Arena *a, void *ud, weft_error *e) {
+  const Job *j = ud;
+  SimOptions slow = {.rates = sheet_rates(RATES_WORSE), .table = j->costs};
+  return sim_check(j->compiled, &j->plan, &slow, a, e);
 }
 
 /* Takes the rank away from a view that is of all of them. */
@@ -145,7 +131,8 @@ static weft_status check_view(const weft_plan *p, const char *what, int *rank,
     return err_set(err, WEFT_EUSAGE, "\"%s\" is none of " VIEWS, what ? what : "");
   if (!p || !p->job.compiled)
     return err_set(err, WEFT_EUSAGE, "the plan is not compiled: call weft_plan_compile");
-  if (strcmp(what, "sim") == 0) TRY(can_simulate(&p->job, err));
+  if (strcmp(what, "sim") == 0)
+    TRY(arena_scoped(NULL, can_simulate, (void *)&p->job, err));
   if (views[i].about == WHOLE) *rank = -1;
   if (*rank < 0 && views[i].about != OF_A_RANK) return WEFT_OK;
   return mesh_check_rank(&p->job.compiled->mesh, *rank, err);

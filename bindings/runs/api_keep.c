@@ -13,23 +13,20 @@ typedef struct KeepCall {
   weft_run *r;
   const char *path;
   weft_status (*fn)(struct KeepCall *c, weft_error *e);
-  weft_status st;
-  weft_error *e;
 } KeepCall;
 
 /* Running out of either memory ends at the same guard. */
-static void call_fn(void *ud) {
+static weft_status call_fn(Arena *a, void *ud, weft_error *e) {
   KeepCall *c = ud;
-  memcpy(arena_guard(c->r->kept), arena_guard(c->r->plan->job.arena), sizeof(jmp_buf));
-  c->st = c->fn(c, c->e);
+  memcpy(arena_guard(c->r->kept), arena_guard(a), sizeof(jmp_buf));
+  return c->fn(c, e);
 }
 
 static weft_status keep_call(weft_run *r, weft_status (*fn)(KeepCall *c, weft_error *e),
                              const char *path, weft_error *e) {
-  KeepCall c = {.r = r, .path = path, .fn = fn, .e = e};
+  KeepCall c = {.r = r, .path = path, .fn = fn};
   if (!r->kept) r->kept = arena_new(&r->alloc);
-  if (r->kept && arena_try(r->plan->job.arena, call_fn, &c)) return c.st;
-  return err_set(e, WEFT_ENOMEM, "out of memory");
+  return arena_call(r->kept ? r->plan->job.arena : NULL, call_fn, &c, e);
 }
 
 static void clear_notes(weft_run *r) { text_free(&r->notes); }

@@ -12,48 +12,40 @@
 typedef struct FactsCall {
   const Job *j;
   JobFacts f;
-  weft_status st;
-  weft_error *e;
 } FactsCall;
 
-static void facts_job(void *ud) {
+static weft_status facts_job(Arena *a, void *ud, weft_error *e) {
   FactsCall *c = ud;
-  c->st = job_facts(c->j, &c->f, c->e);
+  c->f.arena = a;
+  return job_facts(c->j, &c->f, e);
 }
 
 /* The list is in an arena of its own, which the caller must free even after an error. */
 static weft_status facts(const weft_plan *plan, const Data *data,
                          const SafeTensors *weights, JobFacts *out, weft_error *e) {
-  FactsCall c = {.j = &plan->job, .f = {.data = data, .weights = weights}, .e = e};
-  c.f.arena = arena_new(&plan->alloc);
-  bool memory = c.f.arena && arena_try(c.f.arena, facts_job, &c);
+  Arena *a = arena_new(&plan->alloc);
+  FactsCall c = {.j = &plan->job, .f = {.arena = a, .data = data, .weights = weights}};
+  weft_status st = arena_call(a, facts_job, &c, e);
   *out = c.f;
-  return memory ? c.st : err_set(e, WEFT_ENOMEM, "out of memory");
+  return st;
 }
 
-typedef struct SourcesCall {
-  Job *j;
-  weft_status st;
-} SourcesCall;
-
-static void sources_job(void *ud) {
-  SourcesCall *c = ud;
-  Diags d = {.arena = c->j->arena};
-  c->st = plan_takes_tokens(c->j->lp, &d);
-  if (c->st != WEFT_OK) c->st = report_first(&d, &c->j->e);
-  if (c->st == WEFT_OK) c->st = job_sources(c->j);
-  if (c->st == WEFT_OK) c->st = job_reference(c->j, &c->j->e);
+static weft_status open_sources(Arena *a, void *ud, weft_error *e) {
+  Job *j = ud;
+  Diags d = {.arena = a};
+  if (plan_takes_tokens(j->lp, &d) != WEFT_OK) return report_first(&d, e);
+  TRY(job_sources(j));
+  return job_reference(j, e);
 }
 
 /* Conversations become token files when a run is opened: it needs the plan's Lua state,
  * which the steps of a run do not touch. */
 static weft_status make_sources(weft_plan *plan, weft_error *e) {
-  SourcesCall c = {.j = &plan->job};
-  err_clear(&plan->job.e);
-  if (!arena_try(plan->job.arena, sources_job, &c))
-    return err_set(e, WEFT_ENOMEM, "out of memory");
-  if (c.st != WEFT_OK && e) *e = plan->job.e;
-  return c.st;
+  Job *j = &plan->job;
+  err_clear(&j->e);
+  weft_status st = arena_call(j->arena, open_sources, j, &j->e);
+  if (st != WEFT_OK && e) *e = j->e;
+  return st;
 }
 
 /* Opens the data when they are first needed; the processes then compare which data they

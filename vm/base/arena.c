@@ -79,6 +79,32 @@ bool arena_try(Arena *a, void (*fn)(void *ud), void *ud) {
   return true;
 }
 
+typedef struct ArenaCall {
+  Arena *a;
+  ArenaFn *fn;
+  void *ud;
+  weft_error *e;
+  weft_status st;
+} ArenaCall;
+
+static void run_call(void *ud) {
+  ArenaCall *c = ud;
+  c->st = c->fn(c->a, c->ud, c->e);
+}
+
+weft_status arena_call(Arena *a, ArenaFn *fn, void *ud, weft_error *e) {
+  ArenaCall c = {a, fn, ud, e, WEFT_OK};
+  return a && arena_try(a, run_call, &c) ? c.st
+                                         : err_set(e, WEFT_ENOMEM, "out of memory");
+}
+
+weft_status arena_scoped(const weft_alloc *from, ArenaFn *fn, void *ud, weft_error *e) {
+  Arena *a = arena_new(from);
+  weft_status st = arena_call(a, fn, ud, e);
+  arena_free(a);
+  return st;
+}
+
 /* A block with room for n bytes: one kept by a reset, or a new one (at least `least`). */
 static Block *take_block(Arena *a, size_t n, size_t least) {
   for (Block **at = &a->spare; *at; at = &(*at)->next) {

@@ -94,6 +94,12 @@ jmp_buf *arena_guard(Arena *a);
 /* Runs fn(ud); false if an allocation in the arena failed. For code that owns more than
  * the arena; restores the owner's guard. */
 bool arena_try(Arena *a, void (*fn)(void *ud), void *ud);
+/* What fn(a, ud, e) returns, or WEFT_ENOMEM where the arena gets no memory; NULL: it is
+ * one that got none. */
+typedef weft_status ArenaFn(Arena *a, void *ud, weft_error *e);
+weft_status arena_call(Arena *a, ArenaFn *fn, void *ud, weft_error *e);
+/* The same in an arena of its own. */
+weft_status arena_scoped(const weft_alloc *from, ArenaFn *fn, void *ud, weft_error *e);
 
 #define NEW(arena, T)      ((T *)arena_alloc((arena), sizeof(T)))
 #define NEW_N(arena, T, n) ((T *)arena_alloc((arena), sizeof(T) * (size_t)(n)))

@@ -96,15 +96,12 @@ static weft_status convert(Convert *c, Arena *a, Manifest *m, weft_error *e) {
 
 typedef struct ConvertCall {
   Convert *c;
-  Arena *arena;
   Manifest m;
-  weft_error *e;
-  weft_status st;
 } ConvertCall;
 
-static void convert_job(void *ud) {
+static weft_status convert_job(Arena *a, void *ud, weft_error *e) {
   ConvertCall *c = ud;
-  c->st = convert(c->c, c->arena, &c->m, c->e);
+  return convert(c->c, a, &c->m, e);
 }
 
 weft_status ckpt_convert(const Ckpt *from, const Compiled *to, const Manifest *m,
@@ -119,12 +116,7 @@ weft_status ckpt_convert(const Ckpt *from, const Compiled *to, const Manifest *m
   weft_status st = ckpt_read_begin(from, &c->read, e);
   c->read.stop = stop;
   if (st == WEFT_OK) st = dir_open(dir, 0777, &c->in, e);
-  ConvertCall call = {.c = c, .arena = arena_new(NULL), .m = *m, .e = e};
-  if (st == WEFT_OK) {
-    bool memory = call.arena && arena_try(call.arena, convert_job, &call);
-    st = memory ? call.st : err_set(e, WEFT_ENOMEM, "out of memory");
-  }
-  arena_free(call.arena);
+  if (st == WEFT_OK) st = arena_scoped(NULL, convert_job, &(ConvertCall){c, *m}, e);
   dir_close(&c->into);
   dir_close(&c->in);
   ckpt_read_end(&c->read);

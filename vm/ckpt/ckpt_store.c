@@ -274,8 +274,6 @@ typedef struct Prune {
   Arena *arena;
   const Dir *in;
   int64_t keep, best; /* the last ones, and that of this step; 0: none */
-  weft_error *e;
-  weft_status st;
 } Prune;
 
 /* Weights are those of the checkpoint that has taken its name. */
@@ -297,12 +295,14 @@ static bool is_whole(Prune *p, const char *name) {
 
 /* Reports the first failure but removes the others. A checkpoint that is not whole does
  * not count among those kept. */
-static weft_status prune(Prune *p) {
+static weft_status prune(Arena *a, void *ud, weft_error *e) {
+  Prune *p = ud;
+  p->arena = a;
   StoreList list;
   weft_status st = WEFT_OK;
   int64_t kept = 0;
-  const char *latest = store_latest(p->arena, p->in->path);
-  TRY(store_list(p->arena, p->in->path, &list, p->e));
+  const char *latest = store_latest(a, p->in->path);
+  TRY(store_list(a, p->in->path, &list, e));
   for (int i = 0; i < list.n; i++) {
     const char *name = list.at[i].name;
     char away[STORE_NAME];
@@ -314,22 +314,14 @@ static weft_status prune(Prune *p) {
     }
     if (list.at[i].step == p->best && is_whole(p, name)) continue;
     snprintf(away, sizeof away, "%s" STORE_TMP, name);
-    weft_status one = remove_whole(p->in, name, away, is_own, p->e);
+    weft_status one = remove_whole(p->in, name, away, is_own, e);
     if (one == WEFT_OK && !is_old(name)) store_drop_weights(p->in, list.at[i].step);
     if (st == WEFT_OK) st = one;
   }
   return st;
 }
 
-static void prune_job(void *ud) {
-  Prune *p = ud;
-  p->st = prune(p);
-}
-
 weft_status store_prune(const Dir *in, int64_t keep, int64_t best, weft_error *e) {
   if (!keep) return WEFT_OK;
-  Prune p = {.arena = arena_new(NULL), .in = in, .keep = keep, .best = best, .e = e};
-  bool memory = p.arena && arena_try(p.arena, prune_job, &p);
-  arena_free(p.arena);
-  return memory ? p.st : err_set(e, WEFT_ENOMEM, "out of memory");
+  return arena_scoped(NULL, prune, &(Prune){.in = in, .keep = keep, .best = best}, e);
 }

@@ -11,7 +11,8 @@
 
 /* The folder must not have checkpoints of a run that this one does not resume, whole or
  * not: a step of the same number would take their place. */
-static weft_status check_empty(const Saver *s, Arena *a, weft_error *e) {
+static weft_status check_empty(Arena *a, void *ud, weft_error *e) {
+  const Saver *s = ud;
   const char *dir = s->o.plan->checkpoint.dir;
   StoreList all, list;
   TRY(store_list_all(a, dir, &all, e));
@@ -28,32 +29,18 @@ static weft_status check_empty(const Saver *s, Arena *a, weft_error *e) {
                   (long long)list.at[0].step);
 }
 
-typedef struct Look {
-  const Saver *s;
-  Arena *arena;
-  weft_error *e;
-  weft_status st;
-} Look;
-
-static void look_job(void *ud) {
-  Look *l = ud;
-  l->st = check_empty(l->s, l->arena, l->e);
-}
-
 /* Makes the open folder that of this run; closes it if it is another's. */
 static weft_status own_folder(Saver *s, weft_error *e) {
-  Look l = {.s = s, .arena = arena_new(NULL), .e = e};
+  weft_status st;
   if (store_lock(&s->dir)) {
     store_clean(&s->dir);
-    if (!l.arena || !arena_try(l.arena, look_job, &l))
-      l.st = err_set(e, WEFT_ENOMEM, "out of memory");
+    st = arena_scoped(NULL, check_empty, s, e);
   } else {
-    l.st = err_file(e, WEFT_EUSAGE, s->o.plan->checkpoint.dir, 0,
-                    "another run writes its checkpoints there");
+    st = err_file(e, WEFT_EUSAGE, s->o.plan->checkpoint.dir, 0,
+                  "another run writes its checkpoints there");
   }
-  arena_free(l.arena);
-  if (l.st != WEFT_OK) dir_close(&s->dir);
-  return l.st;
+  if (st != WEFT_OK) dir_close(&s->dir);
+  return st;
 }
 
 weft_status saver_take_folder(Saver *s, weft_error *e) {

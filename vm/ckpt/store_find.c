@@ -79,26 +79,23 @@ weft_status store_list_all(Arena *a, const char *dir, StoreList *out, weft_error
 /* ---- times ---- */
 
 typedef struct Last {
-  Arena *arena;
   const char *dir;
   int64_t saved_at;
-  weft_error *e;
-  weft_status st;
 } Last;
 
-static void last_job(void *ud) {
+static weft_status find_last(Arena *a, void *ud, weft_error *e) {
   Last *l = ud;
   StoreList list;
-  l->st = store_list(l->arena, l->dir, &list, l->e);
-  if (l->st == WEFT_OK && list.n) l->saved_at = list.at[0].saved_at;
+  TRY(store_list(a, l->dir, &list, e));
+  if (list.n) l->saved_at = list.at[0].saved_at;
+  return WEFT_OK;
 }
 
 weft_status store_last(const Dir *in, int64_t *out, weft_error *e) {
-  Last l = {.arena = arena_new(NULL), .dir = in->path, .e = e};
-  bool memory = l.arena && arena_try(l.arena, last_job, &l);
-  arena_free(l.arena);
+  Last l = {.dir = in->path};
+  weft_status st = arena_scoped(NULL, find_last, &l, e);
   *out = l.saved_at;
-  return memory ? l.st : err_set(e, WEFT_ENOMEM, "out of memory");
+  return st;
 }
 
 int64_t store_time(int64_t last) {

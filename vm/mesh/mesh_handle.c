@@ -19,15 +19,13 @@ static weft_status report(const Diags *d, weft_error *e) {
 
 typedef struct MakeMesh {
   weft_mesh_spec spec;
-  Arena *arena;
   Mesh mesh;
-  weft_status st;
-  weft_error *e;
 } MakeMesh;
 
-static weft_status resolve(MakeMesh *k) {
+static weft_status resolve(Arena *a, void *ud, weft_error *e) {
+  MakeMesh *k = ud;
   const weft_mesh_spec *s = &k->spec;
-  Diags d = {.arena = k->arena};
+  Diags d = {.arena = a};
   MeshSpec spec = {.world = s->world,
                    .tp = s->tp,
                    .pp = s->pp,
@@ -38,30 +36,21 @@ static weft_status resolve(MakeMesh *k) {
                    .dp_replicate = s->dp_replicate};
   for (int i = 0; s->order && s->order[i]; i++) {
     if (i == AXIS_N)
-      return err_set(k->e, WEFT_EPLAN, "mesh.order: more than %d axes", AXIS_N);
+      return err_set(e, WEFT_EPLAN, "mesh.order: more than %d axes", AXIS_N);
     spec.order[i] = s->order[i];
   }
-  return mesh_resolve(&spec, 0, &k->mesh, &d) ? WEFT_OK : report(&d, k->e);
-}
-
-static void resolve_job(void *ud) {
-  MakeMesh *k = ud;
-  k->st = resolve(k);
+  return mesh_resolve(&spec, 0, &k->mesh, &d) ? WEFT_OK : report(&d, e);
 }
 
 weft_status weft_mesh_new(const weft_mesh_spec *spec, weft_mesh **out, weft_error *err) {
-  MakeMesh k = {.e = err};
+  MakeMesh k = {0};
   err_clear(err);
   TRY(need(out, "the output argument for the mesh", err));
   *out = NULL;
   TRY(struct_read(&k.spec, sizeof k.spec, spec, "weft_mesh_spec", err));
-  k.arena = arena_new(k.spec.alloc);
-  bool enough = k.arena && arena_try(k.arena, resolve_job, &k);
-  arena_free(k.arena);
-  weft_mesh *m = enough && k.st == WEFT_OK ? mem_new(k.spec.alloc, sizeof *m) : NULL;
-  if (!enough || (k.st == WEFT_OK && !m))
-    return err_set(err, WEFT_ENOMEM, "out of memory");
-  if (!m) return k.st;
+  TRY(arena_scoped(k.spec.alloc, resolve, &k, err));
+  weft_mesh *m = mem_new(k.spec.alloc, sizeof *m);
+  if (!m) return err_set(err, WEFT_ENOMEM, "out of memory");
   m->mesh = k.mesh;
   if (k.spec.alloc) m->alloc = *k.spec.alloc;
   *out = m;

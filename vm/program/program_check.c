@@ -316,21 +316,17 @@ static weft_status check_program(const Check *k, Arena *a) {
   return check_overlap(k, a);
 }
 
-weft_status program_check(const Compiled *c, weft_error *e) {
-  Arena *a = arena_new(arena_allocator(c->arena));
-  if (!a) return err_set(e, WEFT_ENOMEM, "out of memory");
-  if (setjmp(*arena_guard(a))) {
-    arena_free(a);
-    return err_set(e, WEFT_ENOMEM, "out of memory");
-  }
-  weft_status st = WEFT_OK;
-  for (int i = 0; i < c->mesh.size[AXIS_PP] && st == WEFT_OK; i++) {
+static weft_status check_all(Arena *a, void *ud, weft_error *e) {
+  const Compiled *c = ud;
+  for (int i = 0; i < c->mesh.size[AXIS_PP]; i++) {
     Check k = {.c = c, .p = &c->prog[i], .e = e};
     if (k.p->pp != i)
-      st = err_set(e, WEFT_EINTERNAL, "program %d is of pp rank %d", i, k.p->pp);
-    else
-      st = check_program(&k, a);
+      return err_set(e, WEFT_EINTERNAL, "program %d is of pp rank %d", i, k.p->pp);
+    TRY(check_program(&k, a));
   }
-  arena_free(a);
-  return st;
+  return WEFT_OK;
+}
+
+weft_status program_check(const Compiled *c, weft_error *e) {
+  return arena_scoped(arena_allocator(c->arena), check_all, (void *)c, e);
 }

@@ -74,26 +74,26 @@ static weft_status costs_in(const Compiled *c, Arena *a, const RunCosts *costs,
   return WEFT_OK;
 }
 
-/* A walk in an arena of its own: of prove() or, if there are costs, of run_costs(). */
-static weft_status walk(const Compiled *c, Proof *p, const RunCosts *costs, RankTime *out,
-                        weft_error *e) {
-  Arena *a = arena_new(arena_allocator(c->arena));
-  if (!a) return err_set(e, WEFT_ENOMEM, "out of memory");
-  if (setjmp(*arena_guard(a))) {
-    arena_free(a);
-    return err_set(e, WEFT_ENOMEM, "out of memory");
-  }
-  weft_status st = costs ? costs_in(c, a, costs, out, e) : prove_in(c, a, p, e);
-  arena_free(a);
-  return st;
+/* Of prove() or, if there are costs, of run_costs(). */
+typedef struct Walking {
+  const Compiled *c;
+  Proof *p;
+  const RunCosts *costs;
+  RankTime *out;
+} Walking;
+
+static weft_status walk(Arena *a, void *ud, weft_error *e) {
+  const Walking *w = ud;
+  return w->costs ? costs_in(w->c, a, w->costs, w->out, e) : prove_in(w->c, a, w->p, e);
 }
 
 weft_status prove(const Compiled *c, Proof *p, weft_error *e) {
   TRY(program_check(c, e));
-  return walk(c, p, NULL, NULL, e);
+  return arena_scoped(arena_allocator(c->arena), walk, &(Walking){.c = c, .p = p}, e);
 }
 
 weft_status run_costs(const Compiled *c, const RunCosts *costs, RankTime *out,
                       weft_error *e) {
-  return walk(c, NULL, costs, out, e);
+  Walking w = {.c = c, .costs = costs, .out = out};
+  return arena_scoped(arena_allocator(c->arena), walk, &w, e);
 }

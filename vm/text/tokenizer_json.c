@@ -341,13 +341,12 @@ static weft_status read_document(Tokenizer *t, const json_t *doc, weft_error *e)
 typedef struct Reading {
   Tokenizer *t;
   const json_t *doc;
-  weft_error *e;
-  weft_status st;
 } Reading;
 
-static void read_guarded(void *ud) {
-  Reading *r = ud;
-  r->st = read_document(r->t, r->doc, r->e);
+static weft_status read_guarded(Arena *a, void *ud, weft_error *e) {
+  const Reading *r = ud;
+  (void)a;
+  return read_document(r->t, r->doc, e);
 }
 
 weft_status tokenizer_read(Tokenizer *t, weft_error *e) {
@@ -357,9 +356,7 @@ weft_status tokenizer_read(Tokenizer *t, weft_error *e) {
   json_t *doc = json_text(t->path, "", s, n, e);
   mem_free(&t->alloc, s, n + 1);
   if (!doc) return e && e->code ? e->code : WEFT_EFILE;
-  Reading r = {t, doc, e, WEFT_OK};
-  if (!arena_try(t->arena, read_guarded, &r))
-    r.st = err_set(e, WEFT_ENOMEM, "out of memory");
+  weft_status st = arena_call(t->arena, read_guarded, &(Reading){t, doc}, e);
   json_decref(doc);
-  return r.st;
+  return st;
 }
