@@ -69,6 +69,7 @@ static Text json_report(Job *j, const Cli *cli, void (*result)(Json *out, void *
 /* A result that could not be made is an error of the whole. */
 static weft_status print_json(Job *j, const Cli *cli, weft_status st,
                               void (*result)(Json *out, void *ud), void *ud) {
+  if (st == WEFT_OK) err_clear(&j->e);
   Text text = json_report(j, cli, result, ud);
   if (st == WEFT_OK && j->e.code != WEFT_OK) {
     st = j->e.code;

@@ -24,7 +24,7 @@ static weft_status facts_job(Arena *a, void *ud, weft_error *e) {
 static weft_status facts(const weft_plan *plan, const Data *data,
                          const SafeTensors *weights, JobFacts *out, weft_error *e) {
   Arena *a = arena_new(&plan->alloc);
-  FactsCall c = {.j = &plan->job, .f = {.arena = a, .data = data, .weights = weights}};
+  FactsCall c = {.j = &plan->job, .f = {.data = data, .weights = weights}};
   weft_status st = arena_call(a, facts_job, &c, e);
   *out = c.f;
   return st;

@@ -1,7 +1,8 @@
 -- nearest.lua - the nearest layouts that fit, of a plan that does not or whose layout is none that
 -- can run: sizes of the mesh, ZeRO's stage, the microbatch and recomputation are varied at the same
--- number of ranks, and "ddp" is given up for strategies that cut something, fewest changed fields first, and judged by weft.sweep. If none fits, the fewest
--- times as many ranks on which one does. A cluster of stated machines grows with them.
+-- number of ranks, and "ddp" is given up for strategies that cut something; fewest changed fields
+-- first, judged by weft.sweep. If none fits, the fewest times as many ranks on which one does. A
+-- cluster of stated machines grows with them.
 local divisors, sweep = use "fits/divisors", use "sweep/sweep"
 local gib = 1 << 30
 local most_changes, most_times, kept = 3, 64, 3
@@ -221,7 +222,8 @@ end
 
 -- Plans that fit, as { changes =, world =, peak =, bubble =, step_ms = }; there may be none. `was` is
 -- what the plan asks for: world, tp, pp, cp, ep, dp (0: not written), zero_stage (nil: another
--- strategy), is_ddp, and the bounds node, layers, experts and room. And whether Ctrl-C has ended the search, which then has found none.
+-- strategy), is_ddp, and the bounds node, layers, experts and room. And whether Ctrl-C has ended the
+-- search, which then has found none.
 return function(plan, was)
   if was.room <= 0 then return {} end
   for n = is_layout_wrong(plan.spec, was) and 0 or 1, most_changes do

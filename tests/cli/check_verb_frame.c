@@ -44,6 +44,7 @@ static const Verb verb = {.name = "show"};
 
 static int end_with(void (*result)(Json *out, void *ud)) {
   Job j = {.arena = scratch_arena, .d = {.arena = scratch_arena}, .e = {.rank = -1}};
+  err_set(&j.e, WEFT_ERUN, "of something that was tried before");
   Cli cli = {.verb = &verb, .json = true};
   return job_end(&j, &cli, WEFT_OK, result, &j);
 }
