@@ -286,6 +286,9 @@ end
 
 local adapter = {}
 
+-- Names of the linears of a model's layers that Transformers' class has as modules; nil: it has none.
+adapter.linears_of = linears_of
+
 function adapter.put(book, plan, config, experts)
   local adapted = put_peft(book, plan, config, experts)
   put_base(book, plan, adapted)

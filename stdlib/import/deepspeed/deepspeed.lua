@@ -309,6 +309,13 @@ local function put_precision(book, plan)
   put_masters(book, plan, compute)
 end
 
+-- What the file says where another system's settings name it, and say the rest: stage and number formats.
+function deepspeed.put_beside(book, plan, config)
+  rename(book)
+  put_zero(book, plan, config)
+  put_precision(book, plan)
+end
+
 function deepspeed.translate(book, plan, options)
   rename(book)
   local config = model_field.put(plan, book, { changes = {} }, options.model)

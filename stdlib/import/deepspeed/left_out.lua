@@ -90,6 +90,8 @@ return {
   rule.none("tensorboard.*", "weft run --log and --tensorboard write every step"),
   rule.none("wandb.*", "weft run --log and --tensorboard write every step"),
   rule.none("csv_monitor.*", "weft run --log and --tensorboard write every step"),
+  rule.none("comms_config.*", "weft show comm counts what goes over the network"),
+  rule.none("monitor_config.*", "weft run --log and --tensorboard write every step"),
   rule.none("comms_logger.*", "weft show comm counts what goes over the network"),
   rule.none("flops_profiler.*", "weft run prints how fast it is"),
   rule.none("cuda_visible_devices", "which GPUs there are is said by the launcher"),
