@@ -1,0 +1,107 @@
+-- fields.lua - LLaMA-Factory's arguments that take part in the plan, in the order in which a reader looks for
+-- them: rows { field, setting, ..., note = }; see ledger.lua. left_out.lua has the others.
+return {
+  { "model", "model_name_or_path",
+    note = "of names that say how the weights are quantized (`-AWQ`, `-GPTQ-Int4`) the model in bf16, which is said" },
+  { "model.rope_scaling", "rope_scaling", note = "where `cutoff_len` is more than the positions of the model, by the "
+    .. "factor that LLaMA-Factory takes" },
+
+  { "mesh.world", "ray_num_workers" },
+  { "mesh.tp", "tensor_model_parallel_size", note = "of Megatron below LLaMA-Factory, as all until `moe.router_dtype`" },
+  { "mesh.pp", "pipeline_model_parallel_size" },
+  { "mesh.cp", "context_parallel_size" },
+  { "mesh.ep", "expert_model_parallel_size" },
+  { "mesh.etp", "expert_tensor_parallel_size" },
+  { "pp_plan.virtual", "virtual_pipeline_model_parallel_size" },
+  { "pp_plan.layout", "pipeline_model_parallel_layout" },
+  { "pp_plan.first_stage_less_layers", "account_for_embedding_in_pipeline_split" },
+  { "pp_plan.last_stage_less_layers", "account_for_loss_in_pipeline_split" },
+  { "strategy.stage", "use_distributed_optimizer", note = "of `\"zero\"`: 1, else 0; the default of Megatron-Bridge" },
+  { "strategy.sequence_parallel", "sequence_parallel", note = "with tp" },
+  { "strategy.overlap_grad_reduce", "overlap_grad_reduce" },
+  { "strategy.overlap_param_gather", "overlap_param_gather" },
+  { "recompute", "recompute_granularity", note = "`full`, `selective`" },
+  { "moe.dispatcher", "moe_token_dispatcher_type", note = "with ep" },
+  { "moe.router_dtype", "moe_router_dtype", note = "`fp32`" },
+
+  { "strategy", "deepspeed", "deepspeed.*",
+    note = "`zero`: the JSON is read where it lies from the file's folder or one above it, or beside the file; what is "
+      .. "`\"auto\"` there is what the arguments say, as Transformers fills it in. Of a file that is not there with a name "
+      .. "that LLaMA-Factory ships (`ds_z3_config.json`) what it ships counts, which is said" },
+  { "strategy", "fsdp", note = "`full_shard`, `shard_grad_op` and `hybrid_shard` are fsdp2, `no_shard` is ddp; without "
+      .. "`deepspeed` and `fsdp` the strategy is ddp" },
+  { "strategy.reshard_after_forward", "fsdp_config.reshard_after_forward" },
+  { "strategy.offload_policy", "fsdp_config.offload_params", "fsdp_config.cpu_offload" },
+  { "recompute", "fsdp_config.activation_checkpointing" },
+  { "strategy.bucket_bytes", "ddp_bucket_cap_mb", note = "of ddp" },
+
+  { "recompute", "disable_gradient_checkpointing", "gradient_checkpointing",
+    note = "each layer runs again unless the first is true, as there" },
+
+  { "precision", "bf16", "fp16", note = "autocast over f32 parameters: what learns has f32 master weights; a frozen base "
+    .. "has the type of its files, bf16" },
+  { "precision.master_dtype, precision.grad_dtype, optimizer.state_dtype", "pure_bf16" },
+  { "precision.recipe", "fp8", "fp8_backend", note = "`rowwise` with `torchao`" },
+
+  { "batch.micro", "per_device_train_batch_size", note = "8 if it is not given; of pairs twice as many sequences" },
+  { "batch.global", "gradient_accumulation_steps", note = "times the microbatch and dp; 1 if it is not given" },
+  { "batch.seq", "cutoff_len", note = "2048 if it is not given; batches are padded to it here, there to their longest sample" },
+  { "packed.size", "neat_packing", "packing", "sequence_packing", "use_packed_sequences",
+    note = "without either each sample has a sequence of its own (`packed.alone`); `packing` alone lets samples of a "
+      .. "sequence see each other, which is said. In stage `pt` texts are one stream, as without `packed`" },
+
+  { "loss", "stage", "pref_loss", note = "`pt` and `sft`; `dpo` with the loss `sigmoid`; `hinge`, `ipo` and `simpo` are functions of "
+    .. "the plan; `rm` and `ppo` are errors" },
+  { "loss.beta", "pref_beta", note = "0.1 if it is not given, as there" },
+  { "loss.label_smoothing", "dpo_label_smoothing" },
+  { "loss.gamma", "simpo_gamma", note = "0.5 if it is not given, as there" },
+  { "loss_chunks", "enable_liger_kernel", note = "in stages `pt` and `sft`, with gradients in f32" },
+
+  { "adapter, freeze", "finetuning_type", note = "`lora`, the default; `full`; `freeze`; what `oft` trains is said" },
+  { "adapter.rank", "lora_rank", note = "8 if it is not given, as there" },
+  { "adapter.alpha", "lora_alpha", note = "twice the rank if it is not given, as there" },
+  { "adapter.targets", "lora_target", note = "`all`, the default: all linears but the head" },
+  { "adapter.dropout", "lora_dropout", note = "not of pairs: LLaMA-Factory drops nothing there" },
+  { "adapter.rslora", "use_rslora" },
+  { "adapter.dora", "use_dora" },
+  { "adapter.modules_to_save", "additional_target" },
+  { "adapter.base", "quantization_bit", "quantization_type", "double_quantization", "quantization_method",
+    note = "4 bits of `bnb`, as NF4 with double quantisation" },
+  { "groups", "loraplus_lr_ratio", note = "the rate of each B" },
+  { "freeze", "freeze_trainable_layers", "freeze_trainable_modules", "freeze_extra_modules",
+    note = "the patterns of all else; `freeze_trainable_modules` other than `all` of models with Llama's modules" },
+
+  { "train.steps", "max_steps" },
+  { "train.steps", "num_train_epochs", "max_samples", "val_size",
+    note = "where the arguments say how many samples there are at most (`max_samples`, the sets that LLaMA-Factory ships) "
+      .. "and do not pack them; else said: `train.epochs` is of data in files" },
+  { "train.seed", "seed", note = "42 if it is not given, as there" },
+  { "train.log_every", "logging_steps" },
+  { "train.neftune_noise_alpha", "neftune_noise_alpha" },
+  { "deterministic", "full_determinism" },
+
+  { "optimizer", "optim", note = "AdamW of PyTorch, Apex and bitsandbytes; `adamw_8bit`, `adamw_bnb_8bit` and "
+    .. "`paged_adamw_8bit` are `weft.adamw_8bit`; Adafactor, Lion, SGD" },
+  { "optimizer", "use_muon", note = "`weft.muon` with `match_rms_adamw`" },
+  { "optimizer.momentum", "optim_args", note = "of SGD, with `dampening` and `nesterov`" },
+  { "optimizer.lr", "learning_rate", "lr_scheduler_type",
+    note = "5e-5 and `linear` if they are not given, as there; `cosine`, `cosine_with_min_lr`, `constant`, "
+      .. "`constant_with_warmup`, `polynomial`, `inverse_sqrt`, `warmup_stable_decay`" },
+  { "optimizer.lr.min", "lr_scheduler_kwargs.min_lr", "lr_scheduler_kwargs.lr_end" },
+  { "optimizer.lr.min_ratio", "lr_scheduler_kwargs.min_lr_rate", "lr_scheduler_kwargs.min_lr_ratio" },
+  { "optimizer.lr.power", "lr_scheduler_kwargs.power" },
+  { "optimizer.lr.timescale", "lr_scheduler_kwargs.timescale" },
+  { "optimizer.lr.decay", "lr_scheduler_kwargs.num_decay_steps", "lr_scheduler_kwargs.num_stable_steps" },
+  { "optimizer.lr.decay_style", "lr_scheduler_kwargs.decay_type" },
+  { "optimizer.lr.warmup, optimizer.lr.warmup_ratio", "warmup_steps", note = "below 1 a part of the steps" },
+  { "optimizer.lr.warmup_ratio", "warmup_ratio" },
+  { "optimizer.betas", "adam_beta1", "adam_beta2" },
+  { "optimizer.eps", "adam_epsilon" },
+  { "optimizer.weight_decay", "weight_decay", note = "0 if it is not given, as there; not of norms and biases" },
+  { "optimizer.clip", "max_grad_norm", note = "1 if it is not given, as there" },
+
+  { "checkpoint.dir", "output_dir", note = "a folder elsewhere is given by `--set checkpoint.dir=DIR`" },
+  { "checkpoint.every", "save_steps", "save_strategy", note = "500 if it is not given, as there; below 1 a part of the steps" },
+  { "checkpoint.keep", "save_total_limit", note = "all if it is not given, as there" },
+  { "comm.timeout", "ddp_timeout" },
+}

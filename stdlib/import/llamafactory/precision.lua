@@ -1,0 +1,150 @@
+-- precision.lua - the number formats of LLaMA-Factory's arguments, what runs again in the backward, and what the
+-- head computes in pieces.
+local quote = use "import/quote"
+local values = use "import/values"
+
+local precision = {}
+
+-- ---- formats ----
+
+-- Autocast over parameters in f32 (model/adapter.py): what learns has f32 master weights and f32 gradients. FSDP sums
+-- gradients in the type that computes, as Accelerate sets it.
+local function put_autocast(book, plan, kind, key, strategy)
+  local from = book:leaf(key)
+  book:translated(key, "precision")
+  if strategy ~= "fsdp2" then return plan:put("precision.param_dtype", quote.text(kind), from) end
+  plan:put("precision.param_dtype", quote.text(kind), from)
+  local field = kind == "bf16" and "precision.reduce_dtype" or "precision.grad_dtype"
+  plan:put(field, quote.text(kind), "Accelerate's FSDP sums gradients in it")
+end
+
+-- Parameters that learn, their gradients and averages in bf16.
+local function put_pure(book, plan)
+  local from = book:leaf "pure_bf16"
+  for _, field in ipairs { "param_dtype", "master_dtype", "grad_dtype" } do
+    plan:put("precision." .. field, quote.text "bf16", from)
+  end
+  book:translated("pure_bf16", "precision.master_dtype")
+end
+
+-- Neither bf16 nor fp16: what learns is f32, and so is all that computes, unless the base of an adapter has the type of
+-- its files.
+local function put_plain(book, plan, m)
+  if m.kind == "full" or m.kind == "freeze" then
+    if m.kind == "freeze" then
+      book:assume("precision", "f32: frozen layers compute in the type of their files there, as neither bf16 nor fp16 is given")
+    end
+    return plan:put("precision.param_dtype", quote.text "f32", "neither bf16 nor fp16")
+  end
+  plan:put("precision.param_dtype", quote.text "bf16", "the type of most public weights")
+  book:assume("precision", "bf16: neither bf16 nor fp16 is given, so the base computes in the type of its files, and factors "
+              .. "in f32 there")
+end
+
+local RECIPE = { auto = true, torchao = true }
+
+-- LLaMA-Factory asks torchao for rowwise scales (train/fp8_utils.py), of linears but the head.
+local function put_fp8(book, plan, m)
+  local key, by = "fp8", "fp8_backend"
+  if not m.fp8 then
+    book:no_effect(key, "it is off")
+    return book:no_effect(by, "fp8 is off")
+  end
+  if not m.bf16 then
+    book:cannot(key, "products in fp8 are beside bf16: precision is as without it")
+    return book:cannot(by, "see fp8")
+  end
+  local backend = book:value(by) or "auto"
+  if not RECIPE[backend] then
+    book:cannot(by, string.format("%s scales operands by their history, or otherwise than weft: products are in bf16",
+                                  quote.shown(backend)))
+    return book:cannot(key, "see fp8_backend")
+  end
+  plan:put("precision.#", quote.text "fp8", book:leaf(key))
+  plan:put("precision.recipe", quote.text "rowwise", "LLaMA-Factory's, of torchao")
+  book:translated(key, "precision")
+  book:translated(by, "precision.recipe")
+  book:assume("precision.recipe", "rowwise, which LLaMA-Factory asks for; versions of Accelerate that do not take what it asks for "
+              .. "have tensorwise scales")
+end
+
+-- `ds`: DeepSpeed's settings, which have put theirs already, or nil.
+function precision.put(book, plan, m, strategy, ds)
+  if m.bf16 and m.fp16 then
+    return book:refuse("fp16", "fp16 and bf16 are both true, which Transformers refuses")
+  end
+  put_fp8(book, plan, m)
+  if m.pure and not m.megatron then
+    put_pure(book, plan)
+    book:no_effect("bf16", "pure_bf16 says it")
+  elseif ds then
+    for _, key in ipairs { "bf16", "fp16" } do book:translated(key, "precision, by DeepSpeed's settings") end
+  elseif m.bf16 or m.fp16 then
+    put_autocast(book, plan, m.bf16 and "bf16" or "f16", m.bf16 and "bf16" or "fp16", strategy)
+  else
+    put_plain(book, plan, m)
+  end
+  book:no_effect("bf16", "it is off")
+  book:no_effect("fp16", "it is off")
+  book:no_effect("pure_bf16", m.pure and "Megatron has f32 master weights: it is not read there" or "it is off")
+end
+
+-- ---- recompute ----
+
+local GRANULARITY = { full = "full", selective = "selective" }
+
+local function put_granularity(book, plan)
+  local key, value = "recompute_granularity", book:value "recompute_granularity"
+  if value ~= nil and not GRANULARITY[value] then
+    return book:refuse(key, string.format("%s = %s: expected full or selective", key, quote.shown(value)))
+  elseif value ~= nil then
+    plan:put("recompute", quote.text(value), book:leaf(key))
+    book:translated(key, "recompute")
+  end
+  for _, name in ipairs { "disable_gradient_checkpointing", "gradient_checkpointing" } do
+    book:no_effect(name, "recompute_granularity says what runs again in Megatron")
+  end
+end
+
+-- Layers run again unless that is switched off, whatever Transformers' own argument says; that switches it on, too.
+function precision.put_recompute(book, plan, m)
+  if m.megatron then return put_granularity(book, plan) end
+  local off = values.flag(book, "disable_gradient_checkpointing")
+  local on = values.flag(book, "gradient_checkpointing")
+  if not off then
+    plan:put("recompute", quote.text "full", book:leaf "disable_gradient_checkpointing" or "LLaMA-Factory's default")
+    book:translated("disable_gradient_checkpointing", "recompute")
+    book:no_effect("gradient_checkpointing", "LLaMA-Factory has it on")
+  elseif on then
+    plan:put("recompute", quote.text "full", book:leaf "gradient_checkpointing")
+    book:translated("gradient_checkpointing", "recompute")
+    book:no_effect("disable_gradient_checkpointing", "gradient_checkpointing has it on")
+  end
+  book:translated("disable_gradient_checkpointing", "recompute, none")
+  book:no_effect("gradient_checkpointing", "it is off")
+end
+
+-- ---- the head in pieces ----
+
+local function caps_logits(config)
+  local cap = config.final_logit_softcapping
+  if cap == nil then cap = use("models/" .. config[1]).defaults.final_logit_softcapping end
+  return cap and true or false
+end
+
+-- Liger's head and cross entropy are one kernel in stages pt and sft, and never have the logits of all rows.
+function precision.put_liger(book, plan, m, config)
+  local key = "enable_liger_kernel"
+  if not values.flag(book, key) then return book:no_effect(key, "it is off") end
+  local saved = (plan:source "adapter.targets" or "") .. (plan:source "adapter.modules_to_save" or "")
+  if m.stage ~= "pt" and m.stage ~= "sft" or m.own_loss then
+    return book:no_effect(key, "which kernels compute does not change the plan; this loss needs the logits")
+  elseif plan:has "precision.grad_dtype" or string.find(saved, "lm_head", 1, true) or caps_logits(config) then
+    return book:cannot(key, "the same numbers; the logits are in memory here, as loss_chunks needs gradients in f32 of a head that "
+                       .. "has no adapter and caps nothing: more memory")
+  end
+  plan:put("loss_chunks", quote.text "auto", book:leaf(key))
+  book:translated(key, "loss_chunks")
+end
+
+return precision
