@@ -427,6 +427,18 @@ START_TEST(groups_of_deepspeed_have_older_forms) {
 }
 END_TEST
 
+/* Without a stage gradients of bf16 add up in f32, and travel in bf16 all the same. */
+START_TEST(gradients_of_deepspeed_without_a_stage_are_f32) {
+  import_put("a.json", "{\"train_batch_size\": 8, \"bf16\": {\"enabled\": true},"
+                       " \"zero_optimization\": {\"stage\": 0}}");
+  import_file("a.json", "--model llama3-8b --world 8");
+  import_plan_has("grad_dtype = \"f32\",  -- DeepSpeed's default without a stage");
+  import_plan_has("reduce_dtype = \"bf16\",");
+  import_file("a.json", "--model llama3-8b --world 8 zero_optimization.stage=1");
+  import_plan_has("grad_dtype = \"bf16\",");
+}
+END_TEST
+
 START_TEST(switches_of_deepspeed_are_true_or_false) {
   import_put("a.json", "{\"train_batch_size\": 8, \"bf16\": {\"enabled\": \"maybe\"}}");
   import_fails(1, "a.json", "--model llama3-8b",
@@ -459,6 +471,7 @@ Suite *import_defaults_suite(void) {
   tcase_add_loop_test(t, defaults_of_deepspeed_are_its_own, 0,
                       sizeof zeros / sizeof zeros[0]);
   tcase_add_loop_test(t, groups_of_deepspeed_have_older_forms, 0, LEN(zero_groups));
+  tcase_add_test(t, gradients_of_deepspeed_without_a_stage_are_f32);
   tcase_add_test(t, switches_of_deepspeed_are_true_or_false);
   suite_add_tcase(s, t);
   return s;

@@ -6,10 +6,12 @@
 
 #define DEEPSPEED(fields) "{\"train_batch_size\": 64, " fields "}\n"
 
-/* Gradients add up in the type of the model, unless data_types says otherwise. */
+/* Gradients add up in the type of the model with a stage, unless data_types says
+ * otherwise. */
 START_TEST(deepspeed_adds_up_in_the_type_of_the_model) {
   const char *const at = "--model llama3.2-1b --world 8";
-  import_put("ds.json", DEEPSPEED("\"bf16\": {\"enabled\": true}"));
+  import_put("ds.json", DEEPSPEED("\"bf16\": {\"enabled\": true},\n"
+                                  "\"zero_optimization\": {\"stage\": 1}"));
   import_file("ds.json", at);
   import_plan_has("grad_dtype = \"bf16\",  -- DeepSpeed's default: that of the model");
   import_put("ds.json", DEEPSPEED("\"bf16\": {\"enabled\": true},\n"

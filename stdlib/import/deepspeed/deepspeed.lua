@@ -239,15 +239,19 @@ local function put_f16(book, plan)
   end
 end
 
--- Gradients add up in the type of the model unless the file says otherwise, and travel in it.
+-- Gradients add up in the type of the model unless the file says otherwise, and travel in it. Those of bf16 without
+-- a stage add up in f32 (get_data_types of DeepSpeed's engine.py).
 local function put_gradients(book, plan, compute)
   local key = "data_types.grad_accum_dtype"
-  local grads = values.type_of(book, key) or compute
+  local whole = compute == "bf16" and plan:source "strategy.stage" == "0"
+    and book:value "bf16.bf16_master_weights_and_grads" ~= true
+  local grads = values.type_of(book, key) or whole and "f32" or compute
   if grads ~= "f32" and grads ~= compute and not (grads == "bf16" and compute == "f32") then
     book:cannot(key, "gradients are f32 or of the type that computes: the plan has f32")
     grads = "f32"
   end
-  plan:put("precision.grad_dtype", quote.text(grads), book:leaf(key) or "DeepSpeed's default: that of the model")
+  plan:put("precision.grad_dtype", quote.text(grads), book:leaf(key) or whole and "DeepSpeed's default without a stage"
+           or "DeepSpeed's default: that of the model")
   book:translated(key, "precision.grad_dtype")
   key = "communication_data_type"
   local sums = values.type_of(book, key) or compute

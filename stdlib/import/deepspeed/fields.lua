@@ -25,7 +25,8 @@ return {
     note = "`bfloat16` is the older name of `bf16`" },
   { "precision.param_dtype", "torch_autocast.enabled", "torch_autocast.dtype", note = "over parameters and gradients in f32" },
   { "precision.grad_dtype", "data_types.grad_accum_dtype",
-    note = "gradients add up and travel in the type of the model unless these say otherwise" },
+    note = "gradients add up and travel in the type of the model unless these say otherwise; those of bf16 without a stage add "
+      .. "up in f32" },
   { "precision.reduce_dtype, precision.grad_dtype", "communication_data_type" },
   { "precision.master_dtype", "bf16.bf16_master_weights_and_grads", note = "leaves no f32 master weights" },
   { "optimizer.state_dtype", "bf16.bf16_optimizer_states" },
