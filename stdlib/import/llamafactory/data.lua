@@ -25,7 +25,7 @@ local function how(book, m)
     or book:value "mask_history" == true and ', train_on = "last"' or ""
   return string.format('data = weft.chat { "FILE.json", format = "%s"%s%s } reads its rows, %s', format,
                        template and ", template = " .. template or "", learnt,
-                       m.stage == "dpo" and "as prompt, chosen and rejected" or "or format = \"sharegpt\", as dataset_info.json says")
+                       m.stage == "dpo" and "as prompt, chosen and rejected" or "or format = \"sharegpt\"")
 end
 
 function data.put(book, plan, m)
@@ -33,7 +33,8 @@ function data.put(book, plan, m)
   if not book:leaf "dataset" then
     return book:assume("data", "weft.synthetic, made-up tokens: the arguments name no data")
   end
-  book:cannot("dataset", "names of dataset_info.json, which is not read: the plan has weft.synthetic; " .. how(book, m))
+  local what = m.v1 and "a list of data sets" or "names of dataset_info.json"
+  book:cannot("dataset", what .. ", which is not read: the plan has weft.synthetic; " .. how(book, m))
   for _, key in ipairs { "template", "train_on_prompt", "mask_history" } do
     if book:value(key) == false then book:no_effect(key, "answers alone are learnt, as weft.chat has it") end
     if book:value(key) ~= nil then book:cannot(key, "see dataset: weft.chat has it") end

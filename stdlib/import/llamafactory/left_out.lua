@@ -239,4 +239,26 @@ all("optimizer_cpu_offload optimizer_offload_fraction", off, "states of the opti
 all("mixed_precision", unless, { "bf16_mixed" }, "precision says it", "precision is that of bf16 and fp16")
 all("megatron_pretrained_checkpoint", none, "weft.hf reads the files of a model")
 
+-- ---- v1 ----
+
+all("model_class", none, "the plan's model says it")
+all("init_config.* init_config", none, "no rank makes a parameter that it does not keep")
+all("kernel_config.* kernel_config", none, KERNELS)
+all("custom_chat_template", cannot, "templates of weft.chat are names, or functions of the plan")
+all("quant_config.compute_dtype", unless, { "bfloat16" }, "products are in the type of precision",
+    "products are in the type of precision, whatever the base is stored in")
+all("quant_config.* peft_config.* dist_config.dcp_path dist_config.pin_memory", none, "it changes nothing that is trained")
+all("peft_config.cast_trainable_params_to_fp32", unless, { true }, "what learns has f32 master weights",
+    "what learns has f32 master weights: more memory, better sums")
+all("dist_config.ep_dispatcher", none, "the same sums by other kernels: moe.dispatcher says how rows travel")
+all("dist_config.*", cannot, "an option of a strategy that weft does not have")
+all("optim_config.lr", none, "learning_rate says it, there too")
+all("optim_config.*", cannot, "an option that this optimizer does not have, or weft does not")
+all("lr_scheduler_config.* lr_scheduler_config", cannot, "the rate is constant: v1 has no other")
+all("dp_size mp_shard_size", none, "they are what is left of the world, here too")
+all("batching_workers", none, "data is read beside the steps")
+all("save_epochs", cannot, "checkpoints are written by steps, not by epochs: here at the end of the run")
+all("save_ckpt_as_hf", off, "weights in Hugging Face's form: checkpoint.save_consolidated")
+all("sample_backend", none, "it is about generating text, not about training: see weft sample")
+
 return rows

@@ -13,6 +13,7 @@ local quote = use "import/quote"
 local ranks = use "import/llamafactory/ranks"
 local renamed = use "import/llamafactory/renamed"
 local training = use "import/llamafactory/training"
+local v1 = use "import/llamafactory/v1"
 local values = use "import/values"
 
 local llamafactory = { name = "LLaMA-Factory", fields = use "import/llamafactory/fields", absent = {},
@@ -24,6 +25,7 @@ local OWN = { finetuning_type = true, cutoff_len = true, lora_target = true, dat
 local BESIDE_MODEL = { template = true, stage = true, infer_backend = true, export_dir = true, lora_rank = true }
 
 function llamafactory.is(leaves)
+  if v1.is(leaves) then return true end
   local has_model = leaves.at.model_name_or_path ~= nil
   for _, leaf in ipairs(leaves) do
     if OWN[leaf.key] or has_model and BESIDE_MODEL[leaf.key] then return true end
@@ -53,7 +55,12 @@ local function rename(book)
   end
 end
 
--- First steps of all names that any version takes.
+-- First steps of all names that any version takes, but for those of v1, which has a list of its own.
+local OF_V1 = { global_batch_size = true, enable_activation_checkpointing = true, cp_mode = true, mp_replicate_size = true,
+                mp_shard_size = true, dp_size = true, dist_config = true, optim_config = true, batching_strategy = true,
+                batching_workers = true, custom_chat_template = true, model_class = true, init_config = true, kernel_config = true,
+                peft_config = true, quant_config = true, lr_scheduler_config = true, save_epochs = true, save_ckpt_as_hf = true,
+                sample_backend = true }
 local KNOWN = {}
 for _, rows in ipairs { { llamafactory.fields, 2 }, { left_out, 1, 1 } } do
   for _, row in ipairs(rows[1]) do
@@ -61,13 +68,14 @@ for _, rows in ipairs { { llamafactory.fields, 2 }, { left_out, 1, 1 } } do
   end
 end
 for old in next, renamed do KNOWN[string.match(old, "^[^.]*")] = true end
+for name in next, OF_V1 do KNOWN[name] = nil end
 
 -- LLaMA-Factory's parser takes no other names.
-local function check_names(book)
-  local names = keys(KNOWN)
+local function check_names(book, known)
+  local names = keys(known)
   for _, leaf in ipairs(book.leaves) do
     local top = string.match(leaf.given or leaf.key, "^[^.]*")
-    if not KNOWN[top] then
+    if not known[top] then
       local near = suggest(top, names)
       book:refuse(leaf.key, string.format("LLaMA-Factory has no argument \"%s\"%s", quote.shown(top),
                                           near and string.format(" (did you mean \"%s\"?)", near) or ""))
@@ -93,13 +101,12 @@ local function check_trains(book)
   book:refuse(key, "do_train is not true: these arguments train nothing; do_train=true behind the file makes the plan of a training")
 end
 
-local function facts_of(book)
-  local m = { kind = kind_of(book), seq = model.sequence(book), stage = loss.stage(book) }
+local function put_facts(book, m)
+  m.kind, m.seq, m.stage = kind_of(book), model.sequence(book), loss.stage(book)
   m.bf16, m.fp16 = values.flag(book, "bf16") or false, values.flag(book, "fp16") or false
   m.pure, m.fp8 = values.flag(book, "pure_bf16") or false, book:value "fp8" == true
   m.micro = values.whole(book, "per_device_train_batch_size", 1) or 8
   m.each = values.whole(book, "gradient_accumulation_steps", 1) or 1
-  return m
 end
 
 -- ---- the plan ----
@@ -120,10 +127,11 @@ local function put_rest(book, plan, m, config, strategy, ds)
 end
 
 function llamafactory.translate(book, plan, options)
-  rename(book)
-  check_names(book)
+  local m = {}
+  if v1.is(book.leaves) then v1.settle(book, m) else rename(book) end
+  check_names(book, m.v1 and v1.names or KNOWN)
   check_trains(book)
-  local m = facts_of(book)
+  put_facts(book, m)
   local config = m.stage and model.put(book, plan, options.model, m.seq)
   if not config then return book:apply_early(left_out) end
   m.experts = experts.has(config)

@@ -3,6 +3,7 @@
 local quote = use "import/quote"
 local rate = use "import/llamafactory/rate"
 local scalar = use "import/scalar"
+local v1 = use "import/llamafactory/v1"
 local values = use "import/values"
 
 local optimizer = {}
@@ -84,7 +85,8 @@ local function put_adafactor(_, plan)
 end
 
 -- LLaMA-Factory's own Muon (third_party/muon): its average is a sum, which is made orthogonal all the same.
-local function put_muon(book, plan)
+local function put_muon(book, plan, m)
+  if m.v1 then v1.put_muon(book, plan) end
   plan:put("optimizer.momentum", "0.95", "LLaMA-Factory's")
   plan:put("optimizer.nesterov", "true", "LLaMA-Factory's")
   plan:put("optimizer.ns_steps", "5", "LLaMA-Factory's")
@@ -119,13 +121,16 @@ local function kind_of(book)
   return "weft.adamw", put_adam
 end
 
--- Norms and biases do not decay, but by LLaMA-Factory's Muon, all of whose parameters do.
-local function put_decay(book, plan, builder)
+-- Norms and biases do not decay, but where all parameters do, as by LLaMA-Factory's Muon.
+local function put_decay(book, plan, all)
   local decay = values.positive(book, "weight_decay")
   plan:put("optimizer.weight_decay", quote.value(decay or 0), decay and book:leaf "weight_decay" or "Transformers' default")
-  if builder == "weft.muon" and (decay or 0) > 0 then plan:put("optimizer.decay_vectors", "true", "LLaMA-Factory's Muon") end
+  if all and (decay or 0) > 0 then plan:put("optimizer.decay_vectors", "true", "norms and biases decay there, too") end
   book:translated("weight_decay", "optimizer.weight_decay")
 end
+
+-- Whose states have the type of what they step.
+local IN_TYPE = { ["weft.adamw"] = true, ["weft.lion"] = true, ["weft.sgd"] = true, ["weft.muon"] = true }
 
 local UNLESS_ADAM = "the optimizer has none"
 
@@ -133,13 +138,17 @@ function optimizer.put(book, plan, m, steps)
   local builder, put = kind_of(book)
   plan:head("optimizer", builder)
   rate.put(book, plan, m, steps)
-  put(book, plan)
-  put_decay(book, plan, builder)
+  put(book, plan, m)
+  put_decay(book, plan, m.decays_all or builder == "weft.muon")
   local clip = values.positive(book, "max_grad_norm")
   plan:put("optimizer.clip", quote.value(clip or 1.0), clip and book:leaf "max_grad_norm" or "Transformers' default")
   book:translated("max_grad_norm", "optimizer.clip")
-  if m.pure and not m.megatron and (builder == "weft.adamw" or builder == "weft.lion" or builder == "weft.sgd") then
+  if m.pure and not m.megatron and IN_TYPE[builder] then
     plan:put("optimizer.state_dtype", quote.text "bf16", "of the type of the parameters")
+    if book:value "optim" == "adamw_torch" or m.v1 then
+      book:assume("optimizer", "weights in bf16 are rounded once a step, as by PyTorch's fused optimizers; its others round each of "
+                  .. "their operations")
+    end
   end
   for _, key in ipairs { "adam_beta1", "adam_beta2", "adam_epsilon", "optim_args" } do book:no_effect(key, UNLESS_ADAM) end
 end

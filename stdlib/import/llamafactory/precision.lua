@@ -1,6 +1,7 @@
 -- precision.lua - the number formats of LLaMA-Factory's arguments, what runs again in the backward, and what the
 -- head computes in pieces.
 local quote = use "import/quote"
+local v1 = use "import/llamafactory/v1"
 local values = use "import/values"
 
 local precision = {}
@@ -74,7 +75,9 @@ function precision.put(book, plan, m, strategy, ds)
     return book:refuse("fp16", "fp16 and bf16 are both true, which Transformers refuses")
   end
   put_fp8(book, plan, m)
-  if m.pure and not m.megatron then
+  if m.v1 and not ds then
+    v1.put_precision(book, plan, m, strategy)
+  elseif m.pure and not m.megatron then
     put_pure(book, plan)
     book:no_effect("bf16", "pure_bf16 says it")
   elseif ds then

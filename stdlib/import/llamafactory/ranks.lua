@@ -3,6 +3,7 @@
 local beside = use "import/llamafactory/beside"
 local quote = use "import/quote"
 local scalar = use "import/scalar"
+local v1 = use "import/llamafactory/v1"
 local values = use "import/values"
 
 local ranks = {}
@@ -73,10 +74,11 @@ end
 
 -- Puts the mesh but for its world, which DeepSpeed's settings may have a part of.
 function ranks.put_axes(book, plan, m)
-  m.bridge = has_one(book, OF_BRIDGE)
-  m.megatron = m.bridge or has_one(book, OF_BOTH)
+  m.bridge = not m.v1 and has_one(book, OF_BRIDGE)
+  m.megatron = m.bridge or not m.v1 and has_one(book, OF_BOTH)
   for _, axis in ipairs { "tp", "pp", "cp", "ep" } do put_axis(book, plan, m, axis) end
   put_experts_axis(book, plan, m)
+  if m.v1 then v1.put_mesh(book, plan, m) end
 end
 
 -- ---- Megatron ----
@@ -187,6 +189,24 @@ local function put_reshard(book, plan, how)
   plan:put("strategy.reshard_after_forward", tostring(how.reshard), book:leaf "fsdp")
 end
 
+-- Muon puts matrices together on the device.
+local ON_DEVICE = "what Muon keeps stays on the device: nothing is offloaded"
+local OFFLOADS = { "fsdp_config.offload_params", "fsdp_config.cpu_offload" }
+
+-- `asked`: whether the options of fsdp ask for it.
+local function put_offload(book, plan, asked)
+  local muon = book:value "use_muon" == true
+  if muon and asked then book:cannot("fsdp", ON_DEVICE) end
+  for _, key in ipairs(OFFLOADS) do
+    if values.flag(book, key) then
+      asked = true
+      if muon then book:cannot(key, ON_DEVICE) else book:translated(key, "strategy.offload_policy") end
+    end
+    book:no_effect(key, "it is off")
+  end
+  if asked and not muon then plan:put("strategy.offload_policy", "true", book:leaf "fsdp") end
+end
+
 local function put_fsdp(book, plan)
   local how, offload = sharding_of(book)
   if not how then return nil end
@@ -194,14 +214,7 @@ local function put_fsdp(book, plan)
   book:translated("fsdp", "strategy")
   if how.ddp then return "ddp" end
   put_reshard(book, plan, how)
-  for _, key in ipairs { "fsdp_config.offload_params", "fsdp_config.cpu_offload" } do
-    if values.flag(book, key) then
-      offload = true
-      book:translated(key, "strategy.offload_policy")
-    end
-    book:no_effect(key, "it is off")
-  end
-  if offload then plan:put("strategy.offload_policy", "true", book:leaf "fsdp") end
+  put_offload(book, plan, offload)
   if how.hybrid then
     book:assume("mesh.dp_replicate", "1: on one machine hybrid_shard is full_shard; mesh.dp_replicate says how many copies there are")
   end
@@ -230,7 +243,7 @@ end
 -- tp, and ranks that share a sequence, of DeepSpeed's settings.
 local function put_shared(ds, plan, m)
   local tp, sp = "tensor_parallel.autotp_size", "sequence_parallel_size"
-  m.tp, m.cp = values.whole(ds, tp, 1) or 1, values.whole(ds, sp, 1) or 1
+  m.tp, m.cp = values.whole(ds, tp, 1) or 1, values.whole(ds, sp, 1) or m.cp
   if m.tp > 1 then plan:put("mesh.tp", quote.value(m.tp), ds:leaf(tp)) end
   if m.cp > 1 then
     plan:put("mesh.cp", quote.value(m.cp), ds:leaf(sp))
@@ -260,6 +273,7 @@ function ranks.put_strategy(book, plan, m, config, options)
   local ds = beside.read(book, options.file, known_of(book, m))
   if ds then put_shared(ds, plan, m) end
   put_world(book, plan, m, options)
+  if m.v1 then v1.put_steps(book, m) end
   if ds then
     beside.put(ds, plan, config)
     book:no_effect("fsdp", "deepspeed says the strategy")

@@ -13,7 +13,8 @@ function training.put_batch(book, plan, m)
   local global = m.micro * m.each * m.dp
   -- LLaMA-Factory divides the ranks by the size of ep, too (train/megatron_bridge/config_builder.py).
   if m.bridge and m.ep > 1 and m.each % m.ep == 0 then global = global // m.ep end
-  plan:put("batch.global", quote.value(global * pair), book:leaf(each) or "Transformers' default: no accumulation")
+  plan:put("batch.global", quote.value(global * pair), book:leaf(each) or book:leaf "global_batch_size"
+           or "the default: no accumulation")
   plan:put("batch.micro", quote.value(m.micro * pair), book:leaf(micro) or "Transformers' default")
   plan:put("batch.seq", quote.value(m.seq), book:leaf "cutoff_len" or "LLaMA-Factory's default")
   book:translated(micro, "batch.micro")
