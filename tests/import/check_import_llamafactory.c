@@ -321,6 +321,9 @@ START_TEST(what_cannot_be_is_refused_by_its_argument) {
   check_errors(MODEL "finetuning_type: some\nstage: rm\n", LEN(of_kind), of_kind);
   import_put("a.yaml", MODEL "cutoff_len: 8\n");
   import_fails(1, "a.yaml", "stage=ppo", "stage ppo is reinforcement learning");
+  import_fails(1, "a.yaml", "learning_rate.a=1",
+               "learning_rate: expected a value, not a table");
+  import_fails(1, "a.yaml", "deepspeed=x", "expected the name of a JSON file");
   import_fails(1, "a.yaml", "lora_rnk=8", "(did you mean \"lora_rank\"?)");
   import_fails(1, "a.yaml", "model_name_or_path=some/where",
                "give its config.json by --model");

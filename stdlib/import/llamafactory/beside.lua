@@ -119,6 +119,9 @@ function beside.read(book, file, known)
       return book:refuse("deepspeed", "deepspeed: expected the name of a file, or a table of settings")
     elseif string.find(name, "^%s*{") then
       return book:cannot("deepspeed", "settings as a text of JSON are not read: give them as a table, or in a file")
+    elseif not string.find(name, "%.json$") then
+      return book:refuse("deepspeed", string.format("deepspeed = %s: expected the name of a JSON file, or a table of settings",
+                                                    quote.shown(name)))
     end
     leaves, read = of_file(book, name, file)
     if not leaves then return nil end

@@ -155,7 +155,7 @@ all([[badam_mode badam_start_block badam_switch_mode badam_switch_interval badam
 all("optim_target_modules", cannot, OTHER)
 all("adafactor", off, "optim says which optimizer there is")
 all("lr_scheduler_kwargs lr_scheduler_kwargs.*", cannot, "an option that this learning rate does not have, or weft does not")
-all("tf32", none, "products in f32 are f32, or as the device has them: see gpu.md")
+all("tf32", off, "products in f32 have all of its bits: slower on GPUs")
 all([[fp16_opt_level fp16_backend half_precision_backend]], none, "precision says which type computes")
 all("fp8_enable_fsdp_float8_all_gather", off, "weights are gathered in bf16 and then rounded: twice the bytes")
 all("activation_offloading", off, "activations stay on the device")

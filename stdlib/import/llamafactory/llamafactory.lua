@@ -61,10 +61,14 @@ local OF_V1 = { global_batch_size = true, enable_activation_checkpointing = true
                 batching_workers = true, custom_chat_template = true, model_class = true, init_config = true, kernel_config = true,
                 peft_config = true, quant_config = true, lr_scheduler_config = true, save_epochs = true, save_ckpt_as_hf = true,
                 sample_backend = true }
-local KNOWN = {}
+local KNOWN, GROUPS = {}, {}
 for _, rows in ipairs { { llamafactory.fields, 2 }, { left_out, 1, 1 } } do
   for _, row in ipairs(rows[1]) do
-    for i = rows[2], rows[3] or #row do KNOWN[string.match(row[i], "^[^.]*")] = true end
+    for i = rows[2], rows[3] or #row do
+      local top, rest = string.match(row[i], "^([^.]*)(.*)$")
+      KNOWN[top] = true
+      GROUPS[top] = GROUPS[top] or rest ~= ""
+    end
   end
 end
 for old in next, renamed do KNOWN[string.match(old, "^[^.]*")] = true end
@@ -79,6 +83,8 @@ local function check_names(book, known)
       local near = suggest(top, names)
       book:refuse(leaf.key, string.format("LLaMA-Factory has no argument \"%s\"%s", quote.shown(top),
                                           near and string.format(" (did you mean \"%s\"?)", near) or ""))
+    elseif not GROUPS[top] and string.find(leaf.given or leaf.key, ".", 1, true) then
+      book:refuse(leaf.key, quote.shown(top) .. ": expected a value, not a table of them")
     end
   end
 end

@@ -84,6 +84,9 @@ function precision.put(book, plan, m, strategy, ds)
     for _, key in ipairs { "bf16", "fp16" } do book:translated(key, "precision, by DeepSpeed's settings") end
   elseif m.bf16 or m.fp16 then
     put_autocast(book, plan, m.bf16 and "bf16" or "f16", m.bf16 and "bf16" or "fp16", strategy)
+    if m.fp16 and m.kind == "lora" then
+      book:assume("precision", "what is frozen is stored in f16, in which it computes; there in the type of its files")
+    end
   else
     put_plain(book, plan, m)
   end

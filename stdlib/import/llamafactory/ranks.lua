@@ -256,7 +256,8 @@ end
 -- What arguments say that DeepSpeed's settings may leave open. The batch of a step needs the ranks.
 local function known_of(book, m)
   local function number(name, usual) return scalar.number(book:value(name)) or usual end
-  return { ["bf16.enabled"] = m.bf16, ["bfloat16.enabled"] = m.bf16, ["fp16.enabled"] = m.fp16, train_micro_batch_size_per_gpu = m.micro,
+  local bf16 = m.bf16 or m.pure
+  return { ["bf16.enabled"] = bf16, ["bfloat16.enabled"] = bf16, ["fp16.enabled"] = m.fp16, train_micro_batch_size_per_gpu = m.micro,
            gradient_accumulation_steps = m.each, gradient_clipping = number("max_grad_norm", 1.0),
            ["optimizer.params.lr"] = number("learning_rate", 5e-5),
            ["optimizer.params.eps"] = number("adam_epsilon", 1e-8),

@@ -105,8 +105,14 @@ end
 
 local function parts(n, size) return (n + size - 1) // math.max(size, 1) end
 
--- Steps of an epoch, as Transformers counts them: microbatches over all ranks, in groups, of which the last may be smaller.
-local function steps_of_epoch(samples, m) return parts(parts(parts(samples, m.micro), m.dp), m.each) end
+-- Steps of the epochs. Transformers counts microbatches over all ranks in groups, of which the last may be smaller;
+-- mcore_adapter and v1 drop what is not whole; Megatron-Bridge counts steps of all epochs together.
+local function steps_of(epochs, samples, m)
+  local whole = m.micro * m.dp * m.each
+  if m.bridge then return math.max(math.ceil(samples / whole * epochs), 1) end
+  if m.megatron or m.v1 then return math.max(math.ceil(epochs * (samples // whole)), 1) end
+  return math.ceil(epochs * parts(parts(parts(samples, m.micro), m.dp), m.each))
+end
 
 local function epochs_of(book)
   local key = "num_train_epochs"
@@ -125,7 +131,7 @@ local function put_epochs(book, plan, m)
     book:assume("train.steps", values.USUAL_STEPS .. ", as without it: the arguments count epochs")
     return nil
   end
-  local steps = math.ceil(epochs * steps_of_epoch(samples, m))
+  local steps = steps_of(epochs, samples, m)
   plan:put("train.steps", quote.value(steps), book:leaf(key) or "Transformers' default: 3 epochs")
   for _, one in ipairs { key, "max_samples", "val_size" } do book:translated(one, "train.steps") end
   book:assume("train.steps", string.format("%d: %.9g epochs of %d samples, the most that the arguments take", steps, epochs, samples))
