@@ -11,12 +11,13 @@ Makes the folder DIR, or takes one that is there and has no files, such as . her
 ]],
 
   import = [[
-Makes a plan of settings of another system: NeMo AutoModel recipes (YAML), DeepSpeed
-(JSON), accelerate config (YAML), arguments of LLaMA-Factory (YAML), Hugging Face's
-config.json, or a folder with one. The plan is printed, or written to -o, and what became of
-each setting is said: translated, no effect here, not expressible; and what was assumed.
-Nothing of a file is run. key=value behind the file, or --set key=value, takes the place of
-what the file says; of a script NAME=value is a variable and 1=value its first argument.
+Makes a plan of settings of another system: recipes of NeMo AutoModel and axolotl (YAML),
+arguments of LLaMA-Factory (YAML), DeepSpeed (JSON), accelerate config and nanotron (YAML),
+Megatron's scripts, torchtitan (TOML), Hugging Face's config.json, or a folder with one. The
+plan is printed, or written to -o, and what became of each setting is said: translated, no
+effect here, not expressible; and what was assumed. Nothing of a file is run. key=value behind
+the file, or --set key=value, takes the place of what the file says; of a script NAME=value is
+a variable and 1=value its first argument.
 
   -o FILE            the plan; a file that is there is not replaced. The report then goes
                      to the standard output, else to the standard error

@@ -8,7 +8,8 @@ local values = use "import/values"
 local huggingface = { name = "Hugging Face (config.json)", describe = "a config.json (model_type)",
                       absent = {} }
 
-function huggingface.is(leaves) return leaves.at.model_type ~= nil end
+-- A recipe of axolotl has a model_type, too: the class of its base_model.
+function huggingface.is(leaves) return leaves.at.model_type ~= nil and leaves.at.base_model == nil end
 
 local function put_type(book, plan)
   local key = book:first("torch_dtype", "dtype")

@@ -18,8 +18,8 @@ local registry = use "import/torchtitan/registry"
 local scalar = use "import/scalar"
 local torchtitan = use "import/torchtitan/torchtitan"
 local systems = { use "import/parallel_plans", torchtitan, use "import/nanotron/nanotron",
-                  use "import/automodel/automodel", use "import/deepspeed/deepspeed", use "import/accelerate/accelerate",
-                  use "import/llamafactory/llamafactory", megatron, use "import/huggingface" }
+                  use "import/automodel/automodel", use "import/axolotl/axolotl", use "import/llamafactory/llamafactory",
+                  use "import/deepspeed/deepspeed", use "import/accelerate/accelerate", megatron, use "import/huggingface" }
 
 -- Readers by the ending of a file's name.
 local READERS = { json = read_settings, conf = read_settings, yaml = read_settings, yml = read_settings,

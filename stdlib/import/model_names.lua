@@ -24,6 +24,8 @@ names.same = {
   ["cogito-v1-preview-llama-70b"] = "llama-3.1-70b", ["cogito-v1-preview-qwen-14b"] = "qwen2.5-14b",
   ["cogito-v1-preview-qwen-32b"] = "qwen2.5-32b",
   ["functiongemma-270m"] = "gemma-3-270m", ["olmo-3.1-32b"] = "olmo-3-32b", ["dialogpt-small"] = "gpt2", ["dialogpt-medium"] = "gpt2-medium", ["dialogpt-large"] = "gpt2-large",
+  ["gpt-oss-safeguard-20b"] = "gpt-oss-20b", ["gpt-oss-safeguard-120b"] = "gpt-oss-120b", ["tinyllama_v1.1"] = "tinyllama-1.1b",
+  ["deepcoder-14b"] = "qwen2.5-14b",
 }
 for _, n in ipairs { "0.5b", "1.5b", "3b", "7b", "14b", "32b" } do names.same["qwen2.5-coder-" .. n] = "qwen2.5-" .. n end
 
