@@ -204,6 +204,9 @@ static const struct Row {
           "peft_autocast_adapter_dtype: false\noptimizer: adamw_torch_4bit\n",
      {"targets = { \"q_proj\", \"self_attn.v_proj\" },  -- a.yaml:12",
       "master_dtype = \"bf16\"", "optimizer = weft.adamw_8bit {"}},
+    {"lr_scheduler: cosine_with_min_lr\nlr_scheduler_kwargs: {min_lr: 1e-6}\n"
+     "cosine_min_lr_ratio: 0.1\n",
+     {"min = 1e-06,  -- a.yaml:10: lr_scheduler_kwargs.min_lr"}},
     {LORA "lora_target_modules: 'model.layers.[\\d]+.(mlp|self_attn).(up|down|q)_proj'\n",
      {"targets = { \"up_proj\", \"down_proj\", \"q_proj\" },"}},
     /* pairs */
@@ -302,6 +305,8 @@ static const struct Wrong {
     {"fsdp_config: full\n", "fsdp_config: expected names and values below it"},
     {"batch_size: 8\n", "a.yaml:9: error: batch_size and gradient_accumulation_steps"},
     {"optimizer: adamw_tourch\n", "(did you mean adamw_torch?)"},
+    {"optimizer: muon\nfsdp: [full_shard]\n",
+     "goes neither with DeepSpeed nor with FSDP 1"},
     {"optimizer: [1, 2]\n", "is none of axolotl's optimizers"},
     {"lr_scheduler: fast\n", "a.yaml:9: error: fast: expected constant,"},
     {"adapter: qlora\nlora_r: 8\nlora_alpha: 8\nlora_target_linear: true\n",

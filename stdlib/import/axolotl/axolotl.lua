@@ -95,7 +95,7 @@ function axolotl.translate(book, plan, options)
   local m = ranks.put_mesh(book, plan, options, config, file)
   local strategy = ranks.put_strategy(book, plan, m, file)
   if file then zero.put(file, book, plan, config) end
-  local loss = losses.put(book, plan)
+  local loss = losses.put(book, plan, config)
   local adapted = adapter.put(book, plan, config)
   precision.put(book, plan, kind, strategy, adapted)
   training.put_recompute(book, plan, adapted)

@@ -1,5 +1,6 @@
 -- losses.lua - what axolotl's `rl` and reward models minimise, as the field loss. DPO is TRL's loss "sigmoid"; of
 -- pairs the prompts are not learnt. Others are said: the plan then trains with the cross entropy of the next token.
+local experts = use "import/automodel/experts"
 local quote = use "import/quote"
 local values = use "import/values"
 local losses = {}
@@ -34,8 +35,11 @@ local function is_sigmoid(book)
   return false
 end
 
-local function put_dpo(book, plan)
-  if not is_sigmoid(book) then
+local function put_dpo(book, plan, config)
+  if experts.has(config) then
+    book:cannot("rl", "the reference of a model with experts is not built: " .. PLAIN)
+    return false
+  elseif not is_sigmoid(book) then
     book:cannot("rl", "see dpo_loss_type")
     return false
   end
@@ -59,7 +63,7 @@ local REWARDS = { reward_model = "a model of rewards has a head of one number", 
                   .. "two numbers for each step" }
 
 -- "dpo", "other", or nil: the cross entropy of the next token.
-function losses.put(book, plan)
+function losses.put(book, plan, config)
   for _, key in ipairs(keys(REWARDS)) do
     if values.switch(book, key) then
       book:refuse(key, REWARDS[key] .. ", which weft does not train")
@@ -68,7 +72,7 @@ function losses.put(book, plan)
   end
   local name = book:value "rl"
   if name == nil or name == false then return nil end
-  if name == "dpo" and put_dpo(book, plan) then return "dpo" end
+  if name == "dpo" and put_dpo(book, plan, config) then return "dpo" end
   if name ~= "dpo" and not OTHERS[name] then
     book:refuse("rl", string.format("%s: expected dpo, ipo, kto, orpo, simpo, grpo, gdpo or ebft", quote.shown(name)))
   elseif name ~= "dpo" then

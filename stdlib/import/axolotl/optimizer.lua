@@ -122,9 +122,12 @@ function optimizer.put(book, plan, o)
   local kind = kind_of(book)
   o.kind = kind
   local builder = kind.builder
-  if o.strategy.name ~= "zero" and builder == "muon" and plan:source "strategy.offload_policy" == "true" then
+  if builder == "muon" and plan:source "strategy.offload_policy" == "true" then
     book:cannot("optimizer", "states of Muon stay on the device: the plan has AdamW")
     builder, o.kind = "adamw", { builder = "adamw" }
+  end
+  if kind.builder == "muon" and (o.strategy.file or o.strategy.version == 1) then
+    book:refuse("optimizer", "axolotl's Muon goes neither with DeepSpeed nor with FSDP 1")
   end
   plan:head("optimizer", "weft." .. builder)
   say_kind(book, kind)

@@ -51,6 +51,13 @@ end
 
 -- ---- the fall ----
 
+-- Arguments for the least rate, by the schedulers that have them.
+local LEAST = {
+  { "min_lr", "min", cosine_with_min_lr = true, cosine_warmup_with_min_lr = true },
+  { "min_lr_rate", "min_ratio", cosine_with_min_lr = true, cosine_warmup_with_min_lr = true },
+  { "min_lr_ratio", "min_ratio", warmup_stable_decay = true }, { "lr_end", "min", polynomial = true },
+}
+
 -- The least rate, as a part of the most or itself.
 local function put_least(book, plan, shape, name)
   local key = "cosine_min_lr_ratio"
@@ -61,11 +68,12 @@ local function put_least(book, plan, shape, name)
   else
     book:no_effect(key, "it counts with lr_scheduler: cosine alone")
   end
-  for kwarg, field in pairs { min_lr = "min", min_lr_rate = "min_ratio", lr_end = "min", min_lr_ratio = "min_ratio" } do
-    local n = values.positive(book, K .. kwarg)
-    if n and shape ~= "constant" then
-      plan:put("optimizer.lr." .. field, quote.value(n), book:leaf(K .. kwarg))
-      book:translated(K .. kwarg, "optimizer.lr." .. field)
+  for _, row in ipairs(LEAST) do
+    local kwarg, field = K .. row[1], "optimizer.lr." .. row[2]
+    local n = row[name] and values.positive(book, kwarg)
+    if n and not plan:has "optimizer.lr.min" and not plan:has "optimizer.lr.min_ratio" then
+      plan:put(field, quote.value(row[2] == "min_ratio" and math.min(n, 1) or n), book:leaf(kwarg))
+      book:translated(kwarg, field)
     end
   end
   if shape == "polynomial" then
