@@ -323,6 +323,7 @@ static const struct Wrong {
     {"save_strategy: often\n", "expected steps, epoch, best or no"},
     {"bf16: sometimes\n", "a.yaml:9: error: bf16 = sometimes: expected true or false"},
     {"tensor_parallel_size: 3\n", "4 ranks are no multiple of 3"},
+    {"test_datasets: 5\npretraining_dataset: [{pth: a/b}]\n", "(did you mean \"path\"?)"},
     {"datasets: 5\n", "datasets: expected a list of sets"},
     {"fsdp_version: 3\nfsdp: [full_shard]\n", "FSDP has versions 1 and 2"},
     {"fsdp: [full_shart]\n", "full_shart: expected full_shard"},

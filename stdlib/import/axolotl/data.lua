@@ -65,6 +65,26 @@ local function sets_of(value)
   return value
 end
 
+-- Names of a set, of all its kinds and all versions (utils/schemas/datasets.py).
+local NAMES = {}
+for name in string.gmatch([[path name type split revision data_files ds_type shards shards_idx preprocess_shards trust_remote_code
+  conversation chat_template chat_template_jinja chat_template_kwargs input_format input_transform field field_human field_model
+  field_system field_messages field_tools field_thinking field_chosen field_rejected template_thinking_key split_thinking
+  message_field_role message_field_content message_field_training message_field_training_detail message_property_mappings
+  roles roles_to_train train_on_eos train_on_eot train_on_split drop_system_message logprobs_field temperature
+  text_column skip step_separator max_completion_length train_on_last_step_only
+  length sequence_length min_input_id max_input_id seed]], "%S+") do NAMES[name] = true end
+
+local function check_names(book, key, set)
+  for _, name in ipairs(keys(set)) do
+    if type(name) == "string" and not NAMES[name] then
+      local near = suggest(name, keys(NAMES))
+      book:refuse(key, string.format("\"%s\" is no setting of a set of axolotl's, which takes no notice of it%s", quote.shown(name),
+                                     near and string.format(" (did you mean \"%s\"?)", near) or ""))
+    end
+  end
+end
+
 local function say(book, key, loss)
   local value = book:value(key)
   if value == nil then return end
@@ -73,6 +93,7 @@ local function say(book, key, loss)
     if type(set) ~= "table" or set == scalar.null then
       return book:refuse(key, key .. ": expected a list of sets, each with a path and a type")
     end
+    check_names(book, key, set)
     local how = how_of(book, set, loss)
     if key == "pretraining_dataset" then how = STREAM end
     if not seen[how] then hows[#hows + 1] = how end
