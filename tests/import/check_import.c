@@ -450,6 +450,13 @@ START_TEST(models_by_name_folder_and_class) {
                "error: google/gemma-3-4b-it is a Gemma 3, with images; weft has apertus");
   import_fails(1, "a.yaml", "model.pretrained_model_name_or_path=me/mine-3b",
                "the sizes of me/mine-3b are not in weft's table of public models");
+  /* Families that weft has, of which it knows no sizes. */
+  import_fails(1, "a.yaml",
+               "model.pretrained_model_name_or_path=tiiuae/Falcon-H1-3B-Base",
+               "the sizes of tiiuae/Falcon-H1-3B-Base are not in weft's table");
+  import_fails(1, "a.yaml",
+               "model.pretrained_model_name_or_path=nvidia/Nemotron-H-8B-Base-8K",
+               "the sizes of nvidia/Nemotron-H-8B-Base-8K are not in weft's table");
   import_fails(1, "a.yaml", "model.pretrained_model_name_or_path=null", "name no model");
   import_fails(2, "a.yaml", "--model ./none", "./none/config.json");
 }
