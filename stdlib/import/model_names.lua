@@ -30,7 +30,7 @@ names.same = {
 for _, n in ipairs { "0.5b", "1.5b", "3b", "7b", "14b", "32b" } do names.same["qwen2.5-coder-" .. n] = "qwen2.5-" .. n end
 
 local suffixes = {
-  "%-%d%d%d%d$", "%-instruct$", "%-base$", "%-chat$", "%-hf$", "%-it$", "%-thinking$", "%-bf16$", "%-fp8$",
+  "%-%d%d%d%d$", "%-instruct$", "%-base$", "%-chat$", "%-hf$", "%-it$", "%-thinking$", "%-bf16$", "%-fp16$", "%-fp8$",
   "%-reasoning$", "%-think$", "%-preview$", "%-v1$", "%-0324$", "%-pt$", "%-sft$", "%-dpo$",
 }
 
