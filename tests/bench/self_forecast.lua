@@ -4,13 +4,14 @@
 --   ./dev bench foresight [PLANS [SEED [REPEATS [FOLDER]]]]    default: 40 plans, seed 1, 5 repeats,
 --                                                              build/foresight-PLANS-SEED
 --
--- In each turn all plans are calibrated for, anew, and then run, so that a machine that gets busy
--- does so for all, and for what is foretold of them, which is the median of the turns. The time of a step is the median of its repeats, each the median of a few
--- steps. Plans whose repeats still spread by more than 5 % have up to as many turns again, and
--- are listed and left out if that does not help. The spread is that of the middle half of the
--- repeats over their median. Beside the step stands the processor time of a step, of all
--- virtual ranks together, which other work on the machine changes little, and which tells wrong
--- rows of the calibration from a wrong clock.
+-- A turn of a plan calibrates for it, anew, and then runs it, and its turns follow each other, as a
+-- machine that others use, too, is faster for some minutes and slower for others. The time of a step
+-- is the median of its turns, each the median of a few steps; what is foretold of it is the median
+-- of what the turns foretold, each times its own step. Plans whose turns still spread by more than
+-- 5 % have up to as many again, and are listed and left out if that does not help. The spread is
+-- that of the middle half of the turns over their median. Beside the step stands the processor time
+-- of a step, of all virtual ranks together, which other work on the machine changes little, and
+-- which tells wrong rows of the calibration from a wrong clock.
 --
 -- Every figure is in FOLDER once it is measured: the same command goes on where it was ended.
 -- Remove the folder to begin again.
@@ -86,7 +87,7 @@ while #plans < count do
   local path = ("%s/plan%d.lua"):format(folder, #plans + 1)
   if read(path) ~= text then write(path, text) end
   local fine, plan = pcall(weft.load, path)
-  if fine then plans[#plans + 1] = { path = path, plan = plan, what = what, procs = procs, took = {}, core = {} } end
+  if fine then plans[#plans + 1] = { number = #plans + 1, path = path, plan = plan, what = what, procs = procs, took = {}, core = {} } end
   assert(tried < 20 * count, "hardly any of the random plans is one: " .. tostring(plan))
 end
 
@@ -133,9 +134,7 @@ local function turn(p)
   return took, (long - short) / STEPS
 end
 
-local function calibration(p, round)
-  return ("%s/%s%d.lua"):format(folder, p.procs > 0 and "tcp" or "local", round)
-end
+local function calibration(p, round) return ("%s/plan%d-%d.lua"):format(folder, p.number, round) end
 
 local done = folder .. "/turns.txt" -- "plan round step processor"
 for i, round, took, core in read(done):gmatch "(%d+) (%d+) (%S+) (%S+)\n" do
@@ -143,42 +142,36 @@ for i, round, took, core in read(done):gmatch "(%d+) (%d+) (%S+) (%S+)\n" do
   p.took[tonumber(round)], p.core[tonumber(round)] = tonumber(took), tonumber(core)
 end
 
-local function calibrate(round)
-  for i, p in ipairs(plans) do
-    assert(os.execute(("%s calibrate -q --threads 1 %s -o %s %s >%s/said"):format(program,
-      p.procs > 0 and "--procs " .. p.procs or "", calibration(p, round), p.path, folder)))
-    say("turn %d, calibrated for %d of %d plans", round, i, #plans)
-  end
+local function calibrate(p, round)
+  os.remove(calibration(p, round))
+  assert(os.execute(("%s calibrate -q --threads 1 %s -o %s %s >%s/said"):format(program,
+    p.procs > 0 and "--procs " .. p.procs or "", calibration(p, round), p.path, folder)))
 end
 
-local function rounds(first, last, wanted)
-  for round = first, last do
-    if round <= repeats then calibrate(round) end
-    for i, p in ipairs(plans) do
-      if not p.took[round] and wanted(p) then
-        local took, core = turn(p)
-        p.took[round], p.core[round] = took, core
-        write(done, ("%d %d %.9g %.9g\n"):format(i, round, took, core or 0), "a")
-      end
-      say("turn %d of %d, plan %d of %d", round, last, i, #plans)
-    end
+for _, p in ipairs(plans) do
+  while #p.took < repeats or #p.took < 2 * repeats and spread(p.took) > SPREAD do
+    local round = #p.took + 1
+    say("plan %d of %d, turn %d", p.number, #plans, round)
+    calibrate(p, round)
+    local took, core = turn(p)
+    p.took[round], p.core[round] = took, core or 0
+    write(done, ("%d %d %.9g %.9g\n"):format(p.number, round, took, core or 0), "a")
   end
 end
-rounds(1, repeats, function() return true end)
-rounds(repeats + 1, 2 * repeats, function(p) return spread(p.took) > SPREAD end)
 io.stderr:write "\n"
 
 -- ---- figures ----
 
 for _, p in ipairs(plans) do
   p.measured, p.spread = median(p.took), spread(p.took)
-  local clock, core = {}, {}
-  for round = 1, repeats do
+  local clock, ratio, core = {}, {}, {}
+  for round, took in ipairs(p.took) do
     local sim = p.plan:sim { calibration = calibration(p, round) }
     clock[round], core[round], p.known = sim.seconds, 0, 1 - sim.sources["data sheet"]
+    ratio[round] = sim.seconds / took
     for _, op in ipairs(sim.ops) do core[round] = core[round] + op.seconds * sim.ranks / #sim.pipeline end
   end
-  p.clock, p.predicted_core, p.drift = median(clock), median(core), spread(clock)
+  p.clock, p.predicted_core, p.drift = p.measured * median(ratio), median(core), spread(clock)
   if p.procs == 0 then p.core = median(p.core) else p.core = nil end
 end
 
@@ -222,7 +215,7 @@ for _, p in ipairs(plans) do
     100 * p.drift, core))
 end
 local steady = pick(function(p) return p.spread <= SPREAD end)
-print(("* left out: %d of %d plans whose repeats spread by more than 5 %%"):format(#plans - #steady, #plans))
+print(("* left out: %d of %d plans whose turns spread by more than 5 %%"):format(#plans - #steady, #plans))
 local mean, order = figures("step", steady, "measured", "clock")
 figures("step, on virtual ranks", pick(function(p) return p.spread <= SPREAD and p.procs == 0 end), "measured", "clock")
 figures("step, on processes", pick(function(p) return p.spread <= SPREAD and p.procs > 0 end), "measured", "clock")
@@ -242,7 +235,7 @@ for i, p in ipairs(pick(function(p) return p.procs == 0 end)) do
   local trace = ("%s/trace%d.json"):format(folder, i)
   assert(os.execute(("%s run %s --threads 1 --steps 6 -q --trace %s"):format(program, p.path, trace)))
   local out <close> = assert(io.popen(("%s sim %s --calibration %s --compare %s --json"):format(program, p.path,
-    calibration(p, repeats), trace)))
+    calibration(p, #p.took), trace)))
   for object in out:read "a":match '"compare": (%b[])':gmatch "%b{}" do
     local name = object:match '"op": "([%w_]+)"'
     local op = ops[name]

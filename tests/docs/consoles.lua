@@ -39,6 +39,7 @@ end
 local YOURS = "a file of the reader"
 local not_run = {
   ["weft import recipe.yaml"] = YOURS, ["weft import ds_config.json"] = YOURS,
+  ["weft import qlora.yml"] = YOURS, ["weft import examples/train_full/qwen3_full_sft.yaml"] = YOURS,
   ["weft import config_registry.py"] = YOURS, ["weft import configuration_mixtral.py"] = YOURS,
   ["weft report recipe.yaml"] = YOURS, ["weft import out/config.toml"] = YOURS,
   ["weft export --to"] = YOURS, ["ls out"] = YOURS, ["docs/import.md: weft check plan.lua"] = YOURS,
