@@ -186,8 +186,9 @@ static const struct Row {
      "gradient_checkpointing: offload\noptimizer: paged_adamw_8bit\n",
      {"dp_replicate = 2,", "recompute = \"full\",", "optimizer = weft.adamw_8bit {"}},
     {"ddp_bucket_cap_mb: 2\nddp_timeout: 90\noptimizer: muon\nlr_scheduler: polynomial\n",
-     {"bucket_bytes = 2097152,", "timeout = 90,", "betas = { 0.95, 0.95 },  -- axolotl's",
-      "adjust_lr = \"match_rms_adamw\",", "min = 1e-07,  -- Transformers' default"}},
+     {"bucket_bytes = 2097152,", "timeout = 90,",
+      "betas = { 0.9, 0.95 },  -- axolotl's, of", "adjust_lr = \"spectral_unclamped\",",
+      "nesterov = false,", "min = 1e-07,  -- Transformers' default"}},
     /* groups, rates, checkpoints */
     {"weight_decay: 0.1\nembedding_lr: 1e-5\nmax_steps: 99\nsave_steps: 0.25\n"
      "cosine_min_lr_ratio: 0.1\ncosine_constant_lr_ratio: 0.8\n",

@@ -26,7 +26,8 @@ return {
   { "precision.master_dtype", "peft_autocast_adapter_dtype", note = "factors of adapters are f32 unless it is false" },
 
   { "batch.micro", "micro_batch_size", note = "of DPO twice as many: a pair is two sequences" },
-  { "batch.global", "gradient_accumulation_steps", "batch_size", note = "times the microbatch and dp; `batch_size` is that of a rank" },
+  { "batch.global", "gradient_accumulation_steps", "batch_size", note = "times the microbatch and dp; `batch_size` is that of a rank, and counts "
+    .. "beside `gradient_accumulation_steps: null` alone" },
   { "batch.seq", "sequence_len", note = "512 if it is not given, as there" },
   { "packed", "sample_packing", note = "off, a row has one conversation: `packed.alone`. Not of `pretraining_dataset`, which is one stream" },
   { "packed.too_long", "excess_length_strategy", note = "`drop` if it is not given, as there" },
@@ -66,10 +67,11 @@ return {
   { "optimizer.lr.timescale", "lr_scheduler_kwargs.timescale" },
   { "optimizer.lr.decay", "lr_scheduler_kwargs.num_decay_steps" },
   { "optimizer.lr.decay_style", "lr_scheduler_kwargs.decay_type" },
-  { "optimizer.betas", "adam_beta1", "adam_beta2", note = "(0.9, 0.999), of Lion, too, as the Trainer has it; of Muon (0.95, 0.95)" },
+  { "optimizer.betas", "adam_beta1", "adam_beta2", note = "(0.9, 0.999), of Lion, too, as the Trainer has it; of Muon (0.9, 0.95), "
+    .. "on one rank (0.95, 0.95); of axolotl's own optimizers theirs, unless both are given" },
   { "optimizer.eps", "adam_epsilon" },
   { "optimizer.weight_decay", "weight_decay", note = "0 if it is not given, as there" },
-  { "optimizer.clip", "max_grad_norm", note = "1 if it is not given, as there" },
+  { "optimizer.clip", "max_grad_norm", note = "1 if it is not given, as there; with DeepSpeed's settings it is read by `gradient_clipping: auto` alone" },
   { "groups", "embedding_lr", "embedding_lr_scale", note = "embeddings and head, which do not decay then" },
 
   { "train.steps", "max_steps" },

@@ -1,0 +1,122 @@
+/* check_import_axolotl_numbers.c - what axolotl does with its recipes beside what they
+ * say: numbers of its own optimizers, settings that another one makes of no effect. */
+#include <check.h>
+#include <string.h>
+
+#include "tests/harness/import_files.h"
+
+#define RECIPE                                                                           \
+  "base_model: HuggingFaceTB/SmolLM2-135M\n"                                             \
+  "model_type: LlamaForCausalLM\n"                                                       \
+  "datasets:\n  - {path: ./mine/talks.jsonl, type: chat_template}\n"                     \
+  "sequence_len: 64\nmicro_batch_size: 2\ngradient_accumulation_steps: 3\n"              \
+  "learning_rate: 2e-5\n"
+#define LORA "adapter: lora\nlora_r: 16\nlora_alpha: 32\n"
+
+static const char *report_of(const char *base, const char *more, const char *arguments) {
+  import_put("a.yaml", arena_printf(scratch_arena, "%s%s", base, more));
+  return import_file("a.yaml", arguments);
+}
+
+/* A recipe, ranks, and what of the plan and of the report there must be; "!": must not.
+ */
+static const struct Fact {
+  const char *more, *arguments, *plan[5], *report[3];
+} facts[] = {
+    /* Muon of several ranks is another one than that of one. */
+    {"optimizer: muon\nweight_decay: 0.1\nadam_beta1: 0.8\n",
+     "--world 2",
+     {"ns_coefficients = { { 4.0848, -6.8946, 2.927 }, { 3.9505, -6.3029, 2.6377 }, "
+      "{ 3.7418, -5.5913, 2.3037 }, { 2.8769, -3.1427, 1.2046 }, { 2.8366, -3.0525, "
+      "1.2012 } },",
+      "nesterov = false,", "adjust_lr = \"spectral_unclamped\",",
+      "betas = { 0.9, 0.95 },",
+      "groups = { { \"embed_tokens\", \"lm_head\", weight_decay = 0 } },"},
+     {"On one rank axolotl has another Muon", "count together alone", "!leaves them as"}},
+    {"optimizer: muon\nweight_decay: 0.1\nembedding_lr: 1e-5\n",
+     "--world 1",
+     {"adjust_lr = \"match_rms_adamw\",", "betas = { 0.95, 0.95 },", "!ns_coefficients",
+      "!groups = {"},
+     {"axolotl's Muon leaves them as they are", "makes its own groups, of one rate"}},
+    /* Numbers of optimizers that are not Transformers'. */
+    {"optimizer: optimi_adamw\nadam_beta2: 0.98\n",
+     "",
+     {"betas = { 0.9, 0.99 },  -- the optimizer's default", "eps = 1e-06,"},
+     {"adam_beta2 = 0.98: adam_beta1 and adam_beta2 count together alone"}},
+    {"optimizer: optimi_adamw\nadam_beta1: 0.8\nadam_beta2: 0.98\nadam_epsilon: 1e-7\n",
+     "",
+     {"betas = { 0.8, 0.98 },  -- a.yaml:10", "eps = 1e-07,  -- a.yaml:12"},
+     {NULL}},
+    {"optimizer: flash_lion\n", "", {"betas = { 0.9, 0.99 },"}, {NULL}},
+    {"optimizer: lion_pytorch\nweight_decay: 0.1\nembedding_lr: 1e-5\n",
+     "",
+     {"betas = { 0.9, 0.99 },", "decay_vectors = true,", "!groups = {"},
+     {"makes its own groups, of one rate"}},
+    {"optimizer: adamw_bnb_8bit\n", "", {"weft.adamw_8bit"}, {"nn.Embedding in f32"}},
+    {"optimizer: adamw_bnb_8bit\nlora_target_linear: true\n" LORA,
+     "",
+     {"weft.adamw_8bit"},
+     {"!nn.Embedding"}},
+    {"optimizer: adamw_bnb_8bit\nlora_target_linear: true\nlora_modules_to_save: "
+     "[embed_tokens]\nmodel_config: {tie_word_embeddings: false}\n" LORA,
+     "",
+     {"modules_to_save = "},
+     {"nn.Embedding in f32"}},
+    {"optimizer: optimi_adamw\nweight_decay: 0.1\nlora_target_linear: true\n"
+     "lora_modules_to_save: [lm_head]\nmodel_config: {tie_word_embeddings: false}\n" LORA,
+     "",
+     {"!groups = {"},
+     {"a head in adapter.modules_to_save decay"}},
+    /* DeepSpeed's own clipping where its settings have none. */
+    {"max_grad_norm: 0.5\ndeepspeed: {zero_optimization: {stage: 1}}\n",
+     "",
+     {"clip = 1.0,  -- DeepSpeed's default"},
+     {"max_grad_norm = 0.5: DeepSpeed's settings have no gradient_clipping",
+      "--set optimizer.clip=0"}},
+    {"max_grad_norm: 0.5\ndeepspeed: {zero_optimization: {stage: 1}, gradient_clipping: "
+     "auto}\n",
+     "",
+     {"clip = 0.5,  -- a.yaml:9"},
+     {"!no gradient_clipping"}},
+};
+
+static void holds(const char *text, const char *part) {
+  if (*part == '!')
+    ck_assert_msg(!strstr(text, part + 1), "%s\nhas: %s", text, part + 1);
+  else
+    import_has(text, part);
+}
+
+START_TEST(numbers_are_those_that_axolotl_trains_with) {
+  const struct Fact *f = &facts[_i];
+  const char *report = report_of(RECIPE, f->more, f->arguments);
+  for (int i = 0; i < 5 && f->plan[i]; i++) {
+    if (*f->plan[i] == '!')
+      import_plan_lacks(f->plan[i] + 1);
+    else
+      import_plan_has(f->plan[i]);
+  }
+  for (int i = 0; i < 3 && f->report[i]; i++) holds(report, f->report[i]);
+}
+END_TEST
+
+/* Experts of Transformers have gate and up as one matrix. */
+START_TEST(experts_are_other_matrices_for_muon) {
+  const char *report =
+      report_of("base_model: Qwen/Qwen3-30B-A3B\nsequence_len: 64\nmicro_batch_size: 1\n"
+                "gradient_accumulation_steps: 1\nlearning_rate: 0.001\n",
+                "optimizer: muon\n", "");
+  import_has(report, "gate and up of an expert are stepped apart");
+}
+END_TEST
+
+Suite *import_axolotl_numbers_suite(void) {
+  Suite *s = suite_create("import_axolotl_numbers");
+  TCase *t = tcase_create("axolotl_numbers");
+  tcase_add_checked_fixture(t, scratch_setup, scratch_teardown);
+  tcase_set_timeout(t, 120);
+  tcase_add_loop_test(t, numbers_are_those_that_axolotl_trains_with, 0, LEN(facts));
+  tcase_add_test(t, experts_are_other_matrices_for_muon);
+  suite_add_tcase(s, t);
+  return s;
+}
