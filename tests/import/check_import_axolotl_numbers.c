@@ -110,6 +110,20 @@ START_TEST(experts_are_other_matrices_for_muon) {
 }
 END_TEST
 
+#define WITHOUT_STEPS                                                                    \
+  "base_model: HuggingFaceTB/SmolLM2-135M\nsequence_len: 64\nmicro_batch_size: 2\n"      \
+  "learning_rate: 2e-5\nbatch_size: 32\n"
+
+/* gradient_accumulation_steps is 1 by default: null alone leaves it to batch_size. */
+START_TEST(a_batch_size_counts_beside_null_alone) {
+  const char *report = report_of(WITHOUT_STEPS, "", "--world 4");
+  import_plan_has("global = 8,  -- axolotl's default of gradient_accumulation_steps: 1");
+  import_has(report, "a.yaml:5: batch_size = 32: gradient_accumulation_steps is 1");
+  report_of(WITHOUT_STEPS, "gradient_accumulation_steps:\n", "--world 4");
+  import_plan_has("global = 128,  -- a.yaml:5: batch_size");
+}
+END_TEST
+
 Suite *import_axolotl_numbers_suite(void) {
   Suite *s = suite_create("import_axolotl_numbers");
   TCase *t = tcase_create("axolotl_numbers");
@@ -117,6 +131,7 @@ Suite *import_axolotl_numbers_suite(void) {
   tcase_set_timeout(t, 120);
   tcase_add_loop_test(t, numbers_are_those_that_axolotl_trains_with, 0, LEN(facts));
   tcase_add_test(t, experts_are_other_matrices_for_muon);
+  tcase_add_test(t, a_batch_size_counts_beside_null_alone);
   suite_add_tcase(s, t);
   return s;
 }

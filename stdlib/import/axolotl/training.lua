@@ -48,12 +48,17 @@ end
 
 -- ---- batch ----
 
--- Two of micro_batch_size, gradient_accumulation_steps and batch_size, the sequences of a rank in a step, say the third.
+-- Two of micro_batch_size, gradient_accumulation_steps and batch_size, the sequences of a rank in a step, must be given. The
+-- second is 1 by default, so that batch_size says it beside a null alone.
 local function counts_of(book)
   local micro, each = values.whole(book, "micro_batch_size", 1), values.whole(book, "gradient_accumulation_steps", 1)
   local all = values.whole(book, "batch_size", 1)
   if all and each then
     book:refuse("batch_size", "batch_size and gradient_accumulation_steps exclude each other")
+  elseif all and micro and not book:leaf "gradient_accumulation_steps" then
+    book:no_effect("batch_size", "gradient_accumulation_steps is 1 by default: batch_size says it beside "
+                   .. "gradient_accumulation_steps: null alone")
+    each = 1
   elseif all and micro then
     each = math.max(all // micro, 1)
     if all % micro ~= 0 then
@@ -70,7 +75,8 @@ function training.put_batch(book, plan, m, loss)
   local micro, each = counts_of(book)
   local twice = loss == "dpo" and 2 or 1
   plan:put("batch.global", quote.value(micro * each * m.dp * twice), book:value "gradient_accumulation_steps"
-           and book:leaf "gradient_accumulation_steps" or book:leaf "batch_size")
+           and book:leaf "gradient_accumulation_steps" or book:leaf "gradient_accumulation_steps" and book:leaf "batch_size"
+           or "axolotl's default of gradient_accumulation_steps: 1")
   plan:put("batch.micro", quote.value(micro * twice), book:leaf "micro_batch_size")
   book:translated("micro_batch_size", "batch.micro")
   for _, key in ipairs { "gradient_accumulation_steps", "batch_size" } do
@@ -210,7 +216,7 @@ local function say_evaluation(book)
 end
 
 -- Returns the steps of a run; nil: the recipe does not say.
-function training.put_train(book, plan)
+function training.put_train(book, plan, loss)
   local most = values.whole(book, "max_steps", 1)
   if most then
     plan:put("train.steps", quote.value(most), book:leaf "max_steps")
@@ -223,7 +229,11 @@ function training.put_train(book, plan)
   values.put_whole(book, plan, "logging_steps", "train.log_every", 1)
   local key, noise = book:first("neftune_noise_alpha", "noisy_embedding_alpha")
   noise = key and values.positive(book, key)
-  if noise then plan:put("train.neftune_noise_alpha", quote.value(noise), book:leaf(key)) end
+  if noise and loss == "dpo" then
+    for _, name in ipairs { "neftune_noise_alpha", "noisy_embedding_alpha" } do
+      book:no_effect(name, "axolotl gives it to trainers of causal language models alone, not to that of pairs")
+    end
+  elseif noise then plan:put("train.neftune_noise_alpha", quote.value(noise), book:leaf(key)) end
   if key then book:translated(key, "train.neftune_noise_alpha") end
   say_evaluation(book)
   return most
