@@ -67,6 +67,9 @@ static const struct Fact {
      "",
      {"!groups = {"},
      {"a head in adapter.modules_to_save decay"}},
+    /* A null takes the place of "auto". */
+    {"bf16:\n", "", {"param_dtype = \"f32\",  -- a.yaml:9", "!master_dtype"}, {NULL}},
+    {"bf16:\nfp16: true\n", "", {"param_dtype = \"f16\",  -- a.yaml:10"}, {NULL}},
     /* DeepSpeed's own clipping where its settings have none. */
     {"max_grad_norm: 0.5\ndeepspeed: {zero_optimization: {stage: 1}}\n",
      "",

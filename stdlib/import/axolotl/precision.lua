@@ -16,7 +16,8 @@ end
 function precision.kind(book)
   local bf16 = switch_or(book, "bf16", { auto = true, full = true })
   local half = values.switch(book, "fp16")
-  if bf16 == nil then bf16 = "auto" end
+  -- A null takes the place of "auto".
+  if bf16 == nil then bf16 = not book:leaf "bf16" and "auto" end
   if bf16 == "auto" then bf16 = not half end
   if bf16 then return { compute = "bf16", weights = "bf16", key = book:value "bf16" ~= nil and "bf16" or nil } end
   if values.switch(book, "bfloat16") then return { compute = "bf16", weights = "bf16", key = "bfloat16" } end
@@ -53,15 +54,28 @@ local function put_low_masters(book, plan, kind, strategy)
   end
 end
 
--- `strategy`: { name =, version = of FSDP }. With DeepSpeed its file says the types.
-function precision.put(book, plan, kind, strategy, adapted)
+-- Whether factors of adapters are bf16: trl's DPOTrainer casts what learns beside a quantised base, and axolotl's builder
+-- (core/builders/rl.py) all with FSDP 2. FSDP 1 makes f32 of it again.
+local function casts_factors(book, plan, strategy, loss)
+  if loss ~= "dpo" or strategy.version == 1 then return false end
+  return strategy.version == 2 or plan:has "adapter.base" or values.switch(book, "load_in_8bit") or false
+end
+
+-- `strategy`: { name =, version = of FSDP }. With DeepSpeed its file says the types. `loss`: "dpo", or nil.
+function precision.put(book, plan, kind, strategy, adapted, loss)
   say_names(book, kind)
   if strategy.name == "zero" and strategy.file then
     return book:no_effect("fp8", "it is off, or as without it")
   end
   local from = kind.key and book:leaf(kind.key) or "axolotl's default: auto, of a GPU that has bf16"
-  local low = kind.weights ~= "f32" and (adapted and book:value "peft_autocast_adapter_dtype" == false
-                                         or not adapted and strategy.version ~= 1)
+  local casts = adapted and casts_factors(book, plan, strategy, loss)
+  local cast = casts and kind.weights == "bf16"
+  if casts and not cast and (kind.weights == "f16" or strategy.version ~= 2) then
+    book:assume("precision", string.format("factors of adapters are f32; training of pairs casts them to %s there",
+                                           strategy.version == 2 and "f16" or "bf16"))
+  end
+  local low = cast or kind.weights ~= "f32" and (adapted and book:value "peft_autocast_adapter_dtype" == false
+                                                 or not adapted and strategy.version ~= 1)
   plan:put("precision.param_dtype", quote.text(kind.compute), from)
   if low then put_low_masters(book, plan, kind, strategy.name) end
   if strategy.name == "fsdp2" and kind.compute == "bf16" then
@@ -70,6 +84,7 @@ function precision.put(book, plan, kind, strategy, adapted)
     book:assume("precision", "gradients are summed in f32; Accelerate's FSDP sums them in f16")
   end
   local key = "peft_autocast_adapter_dtype"
+  if cast then book:no_effect(key, "factors of adapters are bf16 there: training of pairs casts them") end
   if adapted and low then book:translated(key, "precision.master_dtype") end
   book:no_effect(key, adapted and "factors of adapters are f32, with products in the type of precision" or "there is no adapter")
 end
