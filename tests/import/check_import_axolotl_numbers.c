@@ -70,6 +70,16 @@ static const struct Fact {
     /* A null takes the place of "auto". */
     {"bf16:\n", "", {"param_dtype = \"f32\",  -- a.yaml:9", "!master_dtype"}, {NULL}},
     {"bf16:\nfp16: true\n", "", {"param_dtype = \"f16\",  -- a.yaml:10"}, {NULL}},
+    /* Rates. */
+    {"lr_scheduler: rex\ncosine_min_lr_ratio: 0.2\n", "", {"min_ratio = 0.2,"}, {NULL}},
+    {"lr_quadratic_warmup: true\ncosine_min_lr_ratio: 0.2\n",
+     "",
+     {"!min_ratio"},
+     {"with lr_quadratic_warmup the rate falls to 0"}},
+    {"max_steps: 100\ncosine_min_lr_ratio: 0\ncosine_constant_lr_ratio: 0.5\n",
+     "",
+     {"!steps = 50"},
+     {"a cosine_min_lr_ratio above 0 alone"}},
     /* DeepSpeed's own clipping where its settings have none. */
     {"max_grad_norm: 0.5\ndeepspeed: {zero_optimization: {stage: 1}}\n",
      "",

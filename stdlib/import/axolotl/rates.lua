@@ -24,7 +24,7 @@ local K = "lr_scheduler_kwargs."
 -- ---- the rise ----
 
 -- Steps of the rise, as axolotl counts them: a part of known steps rounded down, and never one.
-local function put_warmup(book, plan, steps)
+local function put_warmup(book, plan, steps, loss)
   local field = "optimizer.lr.warmup"
   local given, part = values.whole(book, "warmup_steps", 0), values.positive(book, "warmup_ratio")
   if given and given > 0 and part and part > 0 then
@@ -42,6 +42,10 @@ local function put_warmup(book, plan, steps)
       book:assume("optimizer.lr", "the warmup is 3 % of the steps; axolotl takes at most 100 of them")
     end
   end
+  if steps and loss == "dpo" and not given then
+    book:assume("optimizer.lr.warmup", string.format("%d steps, a part of max_steps; axolotl takes that part of the steps that all pairs and "
+                .. "num_epochs make, whatever max_steps is: warmup_steps says a number", n))
+  end
   book:translated("warmup_steps", "optimizer.lr.warmup")
   book:translated("warmup_ratio", n and "optimizer.lr.warmup" or "optimizer.lr.warmup_ratio")
   if n ~= 0 then
@@ -58,15 +62,19 @@ local LEAST = {
   { "min_lr_ratio", "min_ratio", warmup_stable_decay = true }, { "lr_end", "min", polynomial = true },
 }
 
+local QUADRATIC = "lr_quadratic_warmup"
+
 -- The least rate, as a part of the most or itself.
 local function put_least(book, plan, shape, name)
   local key = "cosine_min_lr_ratio"
   local part = values.positive(book, key)
-  if part and shape == "cosine" and name == "cosine" then
+  if part and values.switch(book, QUADRATIC) and name == "cosine" then
+    book:no_effect(key, "with lr_quadratic_warmup the rate falls to 0")
+  elseif part and (name == "cosine" or name == "rex") then
     plan:put("optimizer.lr.min_ratio", quote.value(math.min(part, 1)), book:leaf(key))
     book:translated(key, "optimizer.lr.min_ratio")
   else
-    book:no_effect(key, "it counts with lr_scheduler: cosine alone")
+    book:no_effect(key, "it counts with lr_scheduler: cosine and rex alone")
   end
   for _, row in ipairs(LEAST) do
     local kwarg, field = K .. row[1], "optimizer.lr." .. row[2]
@@ -83,13 +91,13 @@ local function put_least(book, plan, shape, name)
   end
 end
 
--- The part of the run at which the rate is at its least, rounded down.
-local function put_end(book, plan, steps)
+-- The part of the run at which the rate is at its least, rounded down; a cosine_min_lr_ratio of 0 is as none there.
+local function put_end(book, plan, steps, name)
   local key = "cosine_constant_lr_ratio"
   local part = values.positive(book, key)
   if not part or part == 0 then return end
-  if not plan:has "optimizer.lr.min_ratio" then
-    return book:no_effect(key, "it counts with cosine_min_lr_ratio alone")
+  if name ~= "cosine" or not plan:has "optimizer.lr.min_ratio" or values.positive(book, "cosine_min_lr_ratio") == 0 then
+    return book:no_effect(key, "it counts with lr_scheduler: cosine and a cosine_min_lr_ratio above 0 alone")
   elseif not steps then
     return book:cannot(key, string.format("the rate is at its least from this part of all steps on, which the recipe does not count: "
                                           .. "optimizer.lr.steps = N"))
@@ -132,8 +140,8 @@ local function say_rest(book)
   end
 end
 
--- `steps`: of the run; nil: the recipe does not say.
-function rates.put(book, plan, lr, steps)
+-- `steps`: of the run; nil: the recipe does not say. `loss`: "dpo", or nil.
+function rates.put(book, plan, lr, steps, loss)
   local key, name = "lr_scheduler", book:value "lr_scheduler" or "cosine"
   local other = OTHERS[name]
   local shape = SHAPES[name] or other and other[1]
@@ -154,9 +162,9 @@ function rates.put(book, plan, lr, steps)
   plan:head("optimizer.lr", "weft." .. shape)
   plan:put("optimizer.lr.max", quote.value(lr), book:leaf "learning_rate")
   put_least(book, plan, shape, name)
-  put_end(book, plan, steps)
+  put_end(book, plan, steps, name)
   if shape == "wsd" then put_wsd(book, plan) end
-  put_warmup(book, plan, steps)
+  put_warmup(book, plan, steps, loss)
   if shape == "inverse_sqrt" and values.whole(book, K .. "timescale", 1) then
     plan:put("optimizer.lr.timescale", quote.value(values.whole(book, K .. "timescale", 1)), book:leaf(K .. "timescale"))
     book:translated(K .. "timescale", "optimizer.lr.timescale")
