@@ -80,6 +80,34 @@ static const struct Fact {
      "",
      {"!steps = 50"},
      {"a cosine_min_lr_ratio above 0 alone"}},
+    /* Pairs: neither dropout nor noise, and factors in bf16 where they are cast. */
+    {"rl: dpo\nlora_target_linear: true\nlora_dropout: 0.1\nneftune_noise_alpha: 5\n"
+     "max_steps: 100\nwarmup_ratio: 0.1\n" LORA,
+     "",
+     {"!    dropout = ", "!    neftune_noise_alpha =", "warmup = 10,", "!master_dtype"},
+     {"trl's DPO turns dropout off", "not to that of pairs", "whatever max_steps is"}},
+    {"rl: dpo\nadapter: qlora\nload_in_4bit: true\nlora_r: 8\nlora_alpha: 16\n"
+     "lora_target_linear: true\npeft_autocast_adapter_dtype: true\n",
+     "",
+     {"master_dtype = \"bf16\""},
+     {"training of pairs casts them"}},
+    {"rl: dpo\nadapter: qlora\nload_in_4bit: true\nlora_r: 8\nlora_alpha: 16\n"
+     "lora_target_linear: true\nbf16: false\nfp16: true\n",
+     "",
+     {"param_dtype = \"f16\"", "!master_dtype"},
+     {"factors of adapters are f32; training of pairs casts them to bf16 there"}},
+    {"rl: dpo\nlora_target_linear: true\nfsdp_version: 2\nfsdp: [full_shard]\n" LORA,
+     "",
+     {"master_dtype = \"bf16\""},
+     {NULL}},
+    {"rl: dpo\nlora_target_linear: true\nfsdp_version: 1\nfsdp: [full_shard]\n" LORA,
+     "",
+     {"!master_dtype"},
+     {NULL}},
+    {"rl: dpo\nlora_target_linear: true\nmax_steps: 100\nwarmup_steps: 7\n" LORA,
+     "",
+     {"warmup = 7,"},
+     {"!whatever max_steps is"}},
     /* DeepSpeed's own clipping where its settings have none. */
     {"max_grad_norm: 0.5\ndeepspeed: {zero_optimization: {stage: 1}}\n",
      "",
@@ -137,6 +165,15 @@ START_TEST(a_batch_size_counts_beside_null_alone) {
 }
 END_TEST
 
+START_TEST(shards_beside_copies_take_all_ranks) {
+  const char *both = "dp_replicate_size: 2\ndp_shard_size: 2\nfsdp_version: 2\n"
+                     "fsdp: [full_shard]\n";
+  report_of(RECIPE, both, "--world 4");
+  import_plan_has("dp_replicate = 2,");
+  import_fails(1, "a.yaml", "--world 8", "4 ranks are left of 8 by the other sizes");
+}
+END_TEST
+
 Suite *import_axolotl_numbers_suite(void) {
   Suite *s = suite_create("import_axolotl_numbers");
   TCase *t = tcase_create("axolotl_numbers");
@@ -145,6 +182,7 @@ Suite *import_axolotl_numbers_suite(void) {
   tcase_add_loop_test(t, numbers_are_those_that_axolotl_trains_with, 0, LEN(facts));
   tcase_add_test(t, experts_are_other_matrices_for_muon);
   tcase_add_test(t, a_batch_size_counts_beside_null_alone);
+  tcase_add_test(t, shards_beside_copies_take_all_ranks);
   suite_add_tcase(s, t);
   return s;
 }

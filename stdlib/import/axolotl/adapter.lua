@@ -212,9 +212,11 @@ end
 -- ---- what else ----
 
 -- As PEFT reads it after axolotl's change: what adapters of experts read is not dropped.
-local function put_dropout(book, plan)
+-- trl's trainer of pairs drops nothing (DPOConfig.disable_dropout).
+local function put_dropout(book, plan, loss)
   local key, n = "lora_dropout", values.rate(book, "lora_dropout")
   if not n then return book:no_effect(key, "nothing is dropped") end
+  if loss == "dpo" then return book:no_effect(key, "trl's DPO turns dropout off") end
   if plan:has "adapter.target_parameters" and book:value "lora_target_parameters" ~= nil then
     return book:refuse(key, "lora_target_parameters go with a lora_dropout of 0 alone")
   elseif plan:has "adapter.target_parameters" then
@@ -315,8 +317,8 @@ local function say_none(book)
   end
 end
 
--- Whether the plan trains an adapter.
-function adapter.put(book, plan, config)
+-- Whether the plan trains an adapter. `loss`: "dpo", or nil.
+function adapter.put(book, plan, config, loss)
   local kind = book:value "adapter"
   if kind == nil or kind == false then
     say_none(book)
@@ -329,7 +331,7 @@ function adapter.put(book, plan, config)
   plan:put("adapter.#", quote.text "lora", book:leaf "adapter")
   book:translated("adapter", "adapter")
   put_rank(book, plan, put_targets(book, plan, config, has_experts))
-  put_dropout(book, plan)
+  put_dropout(book, plan, loss)
   put_flag(book, plan, "peft_use_dora", "dora")
   put_flag(book, plan, "peft_use_rslora", "rslora")
   put_saved(book, plan, config)

@@ -65,6 +65,11 @@ local function check_sizes(book, m, shard)
     return book:refuse("dp_shard_size", string.format("%d ranks, which are left of %d by the other sizes, are no multiple of "
                        .. "dp_shard_size = %d", left, m.world, shard))
   end
+  local sharded = book:value "dp_shard_size" ~= nil and book:value "dp_replicate_size" ~= nil and m.rep > 1 and shard > 1
+  if sharded and left ~= shard and left ~= shard * m.ep then
+    return book:refuse("dp_shard_size", string.format("%d ranks are left of %d by the other sizes, and dp_shard_size = %d beside a "
+                       .. "dp_replicate_size takes all of them", left, m.world, shard))
+  end
   return left
 end
 
