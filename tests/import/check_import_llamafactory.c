@@ -188,6 +188,17 @@ static const Row kinds[] = {
      "max_steps: 110\nwarmup_steps: 10\n",
      {"factor = 2.0,", "decay = 67,"},
      {NULL}},
+    /* Either is its share of the whole, whatever the other one is. */
+    {"stage: sft\nlr_scheduler_type: warmup_stable_decay\nmax_steps: 110\nwarmup_steps: "
+     "10\n"
+     "lr_scheduler_kwargs: {num_stable_steps: 20}\n",
+     {"decay = 67,  -- LLaMA-Factory's default", "steps = 97,"},
+     {NULL}},
+    {"stage: sft\nlr_scheduler_type: warmup_stable_decay\nmax_steps: 110\nwarmup_steps: "
+     "10\n"
+     "lr_scheduler_kwargs: {num_decay_steps: 20}\n",
+     {"decay = 20,", "steps = 63,"},
+     {NULL}},
     {"cutoff_len: 1024\nrope_scaling: linear\nlr_scheduler_type: cosine_with_min_lr\n"
      "lr_scheduler_kwargs: {min_lr_rate: 0.1}\n",
      {"seq = 1024,", "min_ratio = 0.1,"},

@@ -69,16 +69,18 @@ end
 
 local STYLES = { linear = "linear", cosine = "cosine", ["1-sqrt"] = "minus_sqrt" }
 
--- LLaMA-Factory's share of a rate that stays is a third of what is behind the warmup (train/trainer_utils.py).
+-- LLaMA-Factory's share of a rate that stays is a third of what is behind the warmup, whatever the other is
+-- (train/trainer_utils.py): behind both the rate is the least one.
 local function put_wsd(book, plan, steps, warmup)
   local stay, fall = values.whole(book, K .. "num_stable_steps", 0), values.whole(book, K .. "num_decay_steps", 1)
   local all = steps or values.USUAL_STEPS
   local rise = warmup >= 1 and warmup or math.ceil(warmup * all * (1 - 1e-12))
   local rest = math.max(all - rise, 1)
-  fall = fall or stay and math.max(rest - stay, 1) or math.max(rest - rest // 3, 1)
-  plan:put(R .. "decay", quote.value(fall), book:leaf(K .. "num_decay_steps") or book:leaf(K .. "num_stable_steps")
+  local given = stay and book:leaf(K .. "num_stable_steps") or fall and book:leaf(K .. "num_decay_steps")
+  plan:put(R .. "decay", quote.value(fall or rest - rest // 3), fall and book:leaf(K .. "num_decay_steps")
            or "LLaMA-Factory's default: two thirds of the steps behind the warmup")
-  if stay then plan:put(R .. "steps", quote.value(rise + stay + fall), book:leaf(K .. "num_stable_steps")) end
+  stay, fall = stay or rest // 3, fall or rest - rest // 3
+  if given then plan:put(R .. "steps", quote.value(rise + stay + fall), given) end
   for _, name in ipairs { "num_stable_steps", "num_decay_steps" } do book:translated(K .. name, R .. "decay") end
   local style = book:value(K .. "decay_type") or "cosine"
   if not STYLES[style] then
