@@ -240,6 +240,38 @@ START_TEST(a_file_of_deepspeed_is_read) {
 }
 END_TEST
 
+/* Transformers makes no optimizer beside one of the file, and clips nothing. */
+START_TEST(an_optimizer_of_deepspeeds_file_steps) {
+  import_put("z2.json",
+             "{\"zero_optimization\": {\"stage\": 2},\n \"optimizer\": {\"type\": "
+             "\"AdamW\", \"params\": {\"lr\": \"auto\",\n  \"betas\": [0.9, "
+             "0.95], \"weight_decay\": \"auto\"}}}\n");
+  import_put("a.yaml", MODEL
+             "bf16: true\noptim: paged_adamw_8bit\nlearning_rate: 2.0e-4\nadam_beta2: "
+             "0.95\nweight_decay: 0.1\nmax_grad_norm: 0.3\nloraplus_lr_ratio: 4\n"
+             "use_muon: true\ndeepspeed: z2.json\nstage: sft\n");
+  const char *report = import("--world 2");
+  import_plan_has("optimizer = weft.adamw {");
+  import_plan_has("betas = { 0.9, 0.95 },  -- z2.json:3: optimizer.params.betas");
+  import_plan_has("max = 0.0002,  -- z2.json:2: optimizer.params.lr");
+  import_plan_has("weight_decay = 0.1,  -- z2.json:3: optimizer.params.weight_decay");
+  import_plan_has("decay_vectors = true,");
+  import_plan_has("clip = 1.0,  -- DeepSpeed's default");
+  import_plan_lacks("groups");
+  import_has(report, "it does not reach DeepSpeed, whose file has no gradient_clipping");
+  import_has(report, "a norm of 1, DeepSpeed's default since 0.19.3");
+  import_has(report, "DeepSpeed's file has an optimizer, which steps");
+  import_fails(1, "a.yaml", "adam_beta2=0.9", "optimizer.params.betas is ");
+  import_put("z2.json",
+             "{\"zero_optimization\": {\"stage\": 2}, \"optimizer\": {\"type\": "
+             "\"Adam\"}}\n");
+  report = import("--world 2");
+  import_plan_has("max = 0.001,  -- DeepSpeed's default");
+  import_plan_has("weight_decay = 0,  -- DeepSpeed's default");
+  import_has(report, "has a rate of its own, 0.001 as it gives none");
+}
+END_TEST
+
 START_TEST(files_that_are_not_there_are_said) {
   import_put("a.yaml", MODEL "finetuning_type: full\nbf16: true\n"
                              "deepspeed: no/where/ds_z2_offload_config.json\n");
@@ -373,6 +405,7 @@ Suite *import_llamafactory_suite(void) {
   tcase_add_test(t, stages_have_their_losses);
   tcase_add_test(t, what_learns_and_where);
   tcase_add_test(t, a_file_of_deepspeed_is_read);
+  tcase_add_test(t, an_optimizer_of_deepspeeds_file_steps);
   tcase_add_test(t, files_that_are_not_there_are_said);
   tcase_add_test(t, megatron_is_known_by_its_arguments);
   tcase_add_test(t, what_cannot_be_is_refused_by_its_argument);

@@ -115,9 +115,10 @@ end
 local MODULES = { q_proj = "self_attn", k_proj = "self_attn", v_proj = "self_attn", o_proj = "self_attn", gate_proj = "mlp",
                   up_proj = "mlp", down_proj = "mlp" }
 
-local function put_plus(book, plan, config, experts)
+local function put_plus(book, plan, config, experts, foreign)
   local key = "loraplus_lr_ratio"
-  local ratio = values.positive(book, key)
+  if foreign then book:no_effect(key, "DeepSpeed's file has an optimizer, which steps all alike") end
+  local ratio = not foreign and values.positive(book, key)
   if not ratio then return end
   local names = names_of(book, "lora_target")
   if not names or names[1] == "all" then names = linears(config, experts) end
@@ -166,7 +167,7 @@ local function put_base(book, plan)
   end
 end
 
-local function put_lora(book, plan, m, config)
+local function put_lora(book, plan, m, config, foreign)
   plan:put("adapter.#", quote.text "lora", book:leaf "finetuning_type" or "LLaMA-Factory's default")
   local rank = put_number(book, plan, "lora_rank", "adapter.rank", 8, "LLaMA-Factory's default")
   put_alpha(book, plan, rank)
@@ -174,7 +175,7 @@ local function put_lora(book, plan, m, config)
   put_saved(book, plan, config)
   put_dropout(book, plan, m)
   put_switches(book, plan)
-  put_plus(book, plan, config, m.experts)
+  put_plus(book, plan, config, m.experts, foreign)
   put_from(book, plan)
   put_base(book, plan)
   book:translated("finetuning_type", "adapter")
@@ -270,10 +271,10 @@ local LORA = { "lora_rank", "lora_alpha", "lora_target", "additional_target", "l
                "adapter_name_or_path" }
 local FREEZE = { "freeze_trainable_layers", "freeze_trainable_modules", "freeze_extra_modules" }
 
--- `m.kind`: lora, full, freeze or oft.
-function adapter.put(book, plan, m, config)
+-- `m.kind`: lora, full, freeze or oft. `foreign`: DeepSpeed's file has the optimizer.
+function adapter.put(book, plan, m, config, foreign)
   if m.kind == "lora" then
-    put_lora(book, plan, m, config)
+    put_lora(book, plan, m, config, foreign)
   elseif m.kind == "freeze" then
     put_freeze(book, plan, config)
   elseif m.kind == "oft" then

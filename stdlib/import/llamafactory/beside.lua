@@ -93,6 +93,19 @@ local function of_file(book, name, file)
   book:cannot(key, "the file is not there, beside these arguments or from a folder above them: the plan has DDP")
 end
 
+-- Whether two numbers, lists of them or other values are the same.
+local function same(a, b)
+  if type(a) == "table" and type(b) == "table" then
+    for i = 1, math.max(#a, #b) do
+      if a[i] == nil or b[i] == nil or not same(a[i], b[i]) then return false end
+    end
+    return true
+  end
+  local n, m = scalar.number(a), scalar.number(b)
+  if n and m then return math.abs(n - m) <= 1e-12 * math.abs(m) end
+  return a == b
+end
+
 -- What the arguments say of settings that are "auto". Those that say another number are an error.
 local function fill(ds, known)
   for _, key in ipairs(keys(known)) do
@@ -100,8 +113,7 @@ local function fill(ds, known)
     if leaf and leaf.value == "auto" then
       leaf.value, leaf.filled = value, true
     elseif leaf and leaf.value ~= scalar.null and value ~= nil then
-      local n, m = scalar.number(leaf.value), scalar.number(value)
-      if n and m and math.abs(n - m) > 1e-12 * math.abs(m) or not (n and m) and leaf.value ~= value then
+      if not same(leaf.value, value) then
         ds:refuse(key, string.format("%s is %s here and %s by the arguments, which Transformers refuses: \"auto\" is what "
                                      .. "they say", quote.shown(key), quote.shown(leaf.value), quote.shown(value)))
       end
@@ -134,30 +146,12 @@ end
 
 -- ---- what becomes of them ----
 
-local SAID = { "train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps", "gradient_clipping" }
-
-local KINDS = { adam = true, adamw = true }
-
-local function say_optimizer(ds)
-  local kind = ds:value "optimizer.type"
-  if kind == nil then return end
-  if KINDS[string.lower(tostring(kind))] then
-    ds:translated("optimizer.type", "optimizer")
-    for _, name in ipairs { "lr", "betas", "eps", "weight_decay" } do
-      ds:translated("optimizer.params." .. name, "optimizer." .. name)
-    end
-    ds:no_effect("optimizer.params.torch_adam", "which kernel steps does not change the plan")
-  else
-    ds:cannot("optimizer.type", string.format("%s is not translated: the plan has the optimizer of the arguments",
-                                              quote.shown(kind)))
-  end
-end
+local SAID = { "train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps" }
 
 -- Puts the strategy, precision and sizes of groups.
 function beside.put(ds, plan, config)
   deepspeed.put_beside(ds, plan, config)
   for _, key in ipairs(SAID) do ds:translated(key) end
-  say_optimizer(ds)
   ds:no_effect("steps_per_print", "logging_steps says how often")
   ds:cannot("scheduler.type", "the rate is that of lr_scheduler_type")
 end

@@ -4,6 +4,7 @@ local adapter = use "import/llamafactory/adapter"
 local beside = use "import/llamafactory/beside"
 local data = use "import/llamafactory/data"
 local experts = use "import/llamafactory/experts"
+local file_optimizer = use "import/llamafactory/file_optimizer"
 local left_out = use "import/llamafactory/left_out"
 local loss = use "import/llamafactory/loss"
 local model = use "import/llamafactory/model"
@@ -121,13 +122,13 @@ local function put_rest(book, plan, m, config, strategy, ds)
   precision.put(book, plan, m, strategy, ds)
   precision.put_recompute(book, plan, m)
   experts.put(book, plan, m)
-  adapter.put(book, plan, m, config)
+  adapter.put(book, plan, m, config, file_optimizer.is_there(ds))
   loss.put(book, plan, m)
   precision.put_liger(book, plan, m, config)
   training.put_packed(book, plan, m)
   training.put_batch(book, plan, m)
   local steps = training.put_train(book, plan, m)
-  optimizer.put(book, plan, m, steps)
+  optimizer.put(book, plan, m, steps, ds)
   data.put(book, plan, m)
   training.put_checkpoint(book, plan, steps)
 end

@@ -1,5 +1,6 @@
 -- optimizer.lua - the optimizer and the learning rate of LLaMA-Factory's arguments, which are those of
 -- Transformers' trainer (training_args.py, trainer_optimizer.py, optimization.py).
+local file_optimizer = use "import/llamafactory/file_optimizer"
 local quote = use "import/quote"
 local rate = use "import/llamafactory/rate"
 local scalar = use "import/scalar"
@@ -132,24 +133,48 @@ end
 -- Whose states have the type of what they step.
 local IN_TYPE = { ["weft.adamw"] = true, ["weft.lion"] = true, ["weft.sgd"] = true, ["weft.muon"] = true }
 
-local UNLESS_ADAM = "the optimizer has none"
+-- Accelerate clips nothing where DeepSpeed steps: what its file does not say is DeepSpeed's default.
+local function put_clip(book, plan, ds)
+  local key, field = "max_grad_norm", "optimizer.clip"
+  local leaf = ds and ds:leaf "gradient_clipping"
+  if ds and not leaf then
+    plan:put(field, "1.0", "DeepSpeed's default")
+    book:no_effect(key, "it does not reach DeepSpeed, whose file has no gradient_clipping: \"auto\" there takes it")
+    return ds:assume(field, "gradients are clipped to a norm of 1, DeepSpeed's default since 0.19.3; versions before it clip nothing: "
+                     .. "gradient_clipping = 0 in the file says that")
+  end
+  local clip = values.positive(book, key)
+  plan:put(field, quote.value(clip or 1.0), clip and book:leaf(key) or "Transformers' default")
+  book:translated(key, field)
+  if ds then ds:translated("gradient_clipping", field) end
+end
 
-function optimizer.put(book, plan, m, steps)
+-- What the arguments say, without an optimizer in DeepSpeed's file.
+local function put_own(book, plan, m, steps)
   local builder, put = kind_of(book)
   plan:head("optimizer", builder)
   rate.put(book, plan, m, steps)
   put(book, plan, m)
   put_decay(book, plan, m.decays_all or builder == "weft.muon")
-  local clip = values.positive(book, "max_grad_norm")
-  plan:put("optimizer.clip", quote.value(clip or 1.0), clip and book:leaf "max_grad_norm" or "Transformers' default")
-  book:translated("max_grad_norm", "optimizer.clip")
-  if m.pure and not m.megatron and IN_TYPE[builder] then
-    plan:put("optimizer.state_dtype", quote.text "bf16", "of the type of the parameters")
-    if book:value "optim" == "adamw_torch" or m.v1 then
-      book:assume("optimizer", "weights in bf16 are rounded once a step, as by PyTorch's fused optimizers; its others round each of "
-                  .. "their operations")
-    end
+  if not m.pure or m.megatron or not IN_TYPE[builder] then return end
+  plan:put("optimizer.state_dtype", quote.text "bf16", "of the type of the parameters")
+  if book:value "optim" == "adamw_torch" or m.v1 then
+    book:assume("optimizer", "weights in bf16 are rounded once a step, as by PyTorch's fused optimizers; its others round each of "
+                .. "their operations")
   end
+end
+
+local UNLESS_ADAM = "the optimizer has none"
+
+-- `ds`: DeepSpeed's settings, or nil.
+function optimizer.put(book, plan, m, steps, ds)
+  if file_optimizer.is_there(ds) then
+    file_optimizer.put(ds, book, plan)
+    rate.put(book, plan, m, steps)
+  else
+    put_own(book, plan, m, steps)
+  end
+  put_clip(book, plan, ds)
   for _, key in ipairs { "adam_beta1", "adam_beta2", "adam_epsilon", "optim_args" } do book:no_effect(key, UNLESS_ADAM) end
 end
 

@@ -260,6 +260,7 @@ local function known_of(book, m)
   return { ["bf16.enabled"] = bf16, ["bfloat16.enabled"] = bf16, ["fp16.enabled"] = m.fp16, train_micro_batch_size_per_gpu = m.micro,
            gradient_accumulation_steps = m.each, gradient_clipping = number("max_grad_norm", 1.0),
            ["optimizer.params.lr"] = number("learning_rate", 5e-5),
+           ["optimizer.params.betas"] = { number("adam_beta1", 0.9), number("adam_beta2", 0.999) },
            ["optimizer.params.eps"] = number("adam_epsilon", 1e-8),
            ["optimizer.params.weight_decay"] = number("weight_decay", 0.0) }
 end
