@@ -78,7 +78,8 @@ END_TEST
 
 /* ---- meanings ---- */
 
-/* A few arguments, and what the plan and the report have then. */
+/* A few arguments, and what the plan and the report have then; behind a ! what the plan
+ * lacks. */
 enum { SAYS = 6 };
 typedef struct Row {
   const char *arguments, *plan[SAYS], *report[SAYS];
@@ -89,7 +90,9 @@ static void check_rows(const Row *rows, int n) {
     import_put("a.yaml", arena_printf(scratch_arena, MODEL "%s", rows[i].arguments));
     const char *report = import("--world 2");
     for (int k = 0; k < SAYS; k++) {
-      if (rows[i].plan[k]) import_plan_has(rows[i].plan[k]);
+      const char *says = rows[i].plan[k];
+      if (says && says[0] == '!') import_plan_lacks(says + 1);
+      if (says && says[0] != '!') import_plan_has(says);
       if (rows[i].report[k]) import_has(report, rows[i].report[k]);
     }
   }
@@ -119,6 +122,18 @@ static const Row formats[] = {
      "galore_rank: 8\n",
      {"param_dtype = \"bf16\","},
      {"te scales operands by their history", "weft has no such optimizer"}},
+    /* A base below factors in f32; Accelerate makes what learns f32. */
+    {"finetuning_type: lora\npure_bf16: true\n",
+     {"param_dtype = \"bf16\",  -- a.yaml:4: pure_bf16", "rank = 8,", "!master_dtype",
+      "!grad_dtype", "!state_dtype"},
+     {"as PEFT makes factors f32", "pure_bf16 = true -> precision"}},
+    {"finetuning_type: full\npure_bf16: true\nbf16: true\nfsdp: full_shard auto_wrap\n",
+     {"param_dtype = \"bf16\",  -- a.yaml:5: bf16", "reduce_dtype = \"bf16\",",
+      "!master_dtype", "!state_dtype"},
+     {"Accelerate makes what learns under FSDP f32"}},
+    {"finetuning_type: full\npure_bf16: true\nfsdp: full_shard auto_wrap\n",
+     {"master_dtype = \"bf16\","},
+     {NULL}},
     {"stage: sft\nquantization_bit: 4\nbf16: true\noptim: paged_adamw_8bit\n",
      {"base = \"nf4\",", "weft.adamw_8bit {"},
      {NULL}},

@@ -28,6 +28,23 @@ local function put_pure(book, plan)
   book:translated("pure_bf16", "precision.master_dtype")
 end
 
+-- Who makes what learns f32 in spite of pure_bf16, as the end of a sentence; nil: nobody.
+local function f32_by(m, strategy, ds)
+  if m.megatron then return "Megatron has f32 master weights: it is not read there" end
+  if m.kind == "lora" or m.kind == "oft" then return "PEFT makes factors f32" end
+  if not m.bf16 and not m.fp16 then return nil end
+  if ds then return "DeepSpeed has f32 master weights beside bf16 and fp16" end
+  return strategy == "fsdp2" and "Accelerate makes what learns under FSDP f32 where bf16 or fp16 is given" or nil
+end
+
+-- A base in bf16 below factors in f32 (autocast_adapter_dtype of PEFT), whose gradients and averages are f32, too.
+local function put_pure_base(book, plan)
+  plan:put("precision.param_dtype", quote.text "bf16", book:leaf "pure_bf16")
+  book:translated("pure_bf16", "precision")
+  book:assume("precision", "what learns has f32 master weights, gradients and averages, as PEFT makes factors f32 where the base is in "
+              .. "bf16; there they compute in f32, too, and what additional_target names learns in bf16")
+end
+
 -- Neither bf16 nor fp16: what learns is f32, and so is all that computes, unless the base of an adapter has the type of
 -- its files.
 local function put_plain(book, plan, m)
@@ -75,9 +92,11 @@ function precision.put(book, plan, m, strategy, ds)
     return book:refuse("fp16", "fp16 and bf16 are both true, which Transformers refuses")
   end
   put_fp8(book, plan, m)
+  local by = m.pure and f32_by(m, strategy, ds)
+  if by then m.pure = false end
   if m.v1 and not ds then
     v1.put_precision(book, plan, m, strategy)
-  elseif m.pure and not m.megatron then
+  elseif m.pure then
     put_pure(book, plan)
     book:no_effect("bf16", "pure_bf16 says it")
   elseif ds then
@@ -87,12 +106,14 @@ function precision.put(book, plan, m, strategy, ds)
     if m.fp16 and m.kind == "lora" then
       book:assume("precision", "what is frozen is stored in f16, in which it computes; there in the type of its files")
     end
+  elseif by and not m.megatron then
+    put_pure_base(book, plan)
   else
     put_plain(book, plan, m)
   end
   book:no_effect("bf16", "it is off")
   book:no_effect("fp16", "it is off")
-  book:no_effect("pure_bf16", m.pure and "Megatron has f32 master weights: it is not read there" or "it is off")
+  book:no_effect("pure_bf16", by or "it is off")
 end
 
 -- ---- recompute ----
