@@ -134,6 +134,12 @@ static const Row formats[] = {
     {"finetuning_type: full\npure_bf16: true\nfsdp: full_shard auto_wrap\n",
      {"master_dtype = \"bf16\","},
      {NULL}},
+    {"finetuning_type: full\nbf16: true\noptim: adamw_bnb_8bit\n",
+     {"weft.adamw_8bit {"},
+     {"Transformers gives these 32 bits"}},
+    {"stage: sft\nbf16: true\nuse_muon: true\nloraplus_lr_ratio: 4\n",
+     {"weft.adamw {", "lora_B"},
+     {"loraplus_lr_ratio says it"}},
     {"stage: sft\nquantization_bit: 4\nbf16: true\noptim: paged_adamw_8bit\n",
      {"base = \"nf4\",", "weft.adamw_8bit {"},
      {NULL}},
@@ -332,6 +338,27 @@ START_TEST(megatron_is_known_by_its_arguments) {
 }
 END_TEST
 
+/* Adam steps, three shapes are known, and parts of the steps are rounded down. */
+static const Row bridge[] = {
+    {"finetuning_type: full\nbf16: true\nuse_megatron_bridge: true\noptim: sgd\n"
+     "lr_scheduler_type: polynomial\nmax_steps: 55\nwarmup_ratio: 0.1\nuse_muon: true\n",
+     {"optimizer = weft.adamw {", "lr = weft.cosine {", "warmup = 5,", "!min =", "!power",
+      "!warmup_ratio ="},
+     {"below Megatron-Bridge LLaMA-Factory takes it for polynomial",
+      "below Megatron-Bridge Adam steps, whatever it says", "rounded down"}},
+    {"finetuning_type: full\nbf16: true\nuse_megatron_bridge: true\n"
+     "lr_scheduler_type: constant\nmax_steps: 50\nwarmup_steps: 4\n",
+     {"lr = weft.constant {", "warmup = 4,"},
+     {NULL}},
+    {"finetuning_type: full\nbf16: true\nuse_megatron_bridge: true\n"
+     "lr_scheduler_type: warmup_stable_decay\nmax_steps: 50\nwarmup_steps: 0.2\n",
+     {"lr = weft.cosine {", "!warmup =", "!decay_style"},
+     {"takes it for a number of steps"}},
+};
+
+START_TEST(megatron_bridge_has_its_own_steps) { check_rows(bridge, LEN(bridge)); }
+END_TEST
+
 /* ---- errors ---- */
 
 /* All errors of a file are told at once. */
@@ -423,6 +450,7 @@ Suite *import_llamafactory_suite(void) {
   tcase_add_test(t, an_optimizer_of_deepspeeds_file_steps);
   tcase_add_test(t, files_that_are_not_there_are_said);
   tcase_add_test(t, megatron_is_known_by_its_arguments);
+  tcase_add_test(t, megatron_bridge_has_its_own_steps);
   tcase_add_test(t, what_cannot_be_is_refused_by_its_argument);
   tcase_add_test(t, an_imported_plan_trains);
   suite_add_tcase(s, t);

@@ -117,7 +117,7 @@ local MODULES = { q_proj = "self_attn", k_proj = "self_attn", v_proj = "self_att
 
 local function put_plus(book, plan, config, experts, foreign)
   local key = "loraplus_lr_ratio"
-  if foreign then book:no_effect(key, "DeepSpeed's file has an optimizer, which steps all alike") end
+  if foreign then book:no_effect(key, foreign) end
   local ratio = not foreign and values.positive(book, key)
   if not ratio then return end
   local names = names_of(book, "lora_target")
@@ -271,7 +271,8 @@ local LORA = { "lora_rank", "lora_alpha", "lora_target", "additional_target", "l
                "adapter_name_or_path" }
 local FREEZE = { "freeze_trainable_layers", "freeze_trainable_modules", "freeze_extra_modules" }
 
--- `m.kind`: lora, full, freeze or oft. `foreign`: DeepSpeed's file has the optimizer.
+-- `m.kind`: lora, full, freeze or oft. `foreign`: why there is no
+-- optimizer of LLaMA-Factory's own, or nil.
 function adapter.put(book, plan, m, config, foreign)
   if m.kind == "lora" then
     put_lora(book, plan, m, config, foreign)

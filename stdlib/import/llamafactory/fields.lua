@@ -40,7 +40,8 @@ return {
 
   { "precision", "bf16", "fp16", note = "autocast over f32 parameters: what learns has f32 master weights; a frozen base "
     .. "has the type of its files, bf16" },
-  { "precision.master_dtype, precision.grad_dtype, optimizer.state_dtype", "pure_bf16" },
+  { "precision.master_dtype, precision.grad_dtype, optimizer.state_dtype", "pure_bf16", note = "not of adapters, whose factors "
+    .. "PEFT makes f32, nor beside `bf16` and `fsdp`: Accelerate makes f32 what learns there" },
   { "precision.recipe", "fp8", "fp8_backend", note = "`rowwise` with `torchao`" },
 
   { "batch.micro", "per_device_train_batch_size", note = "8 if it is not given; of pairs twice as many sequences" },
@@ -81,24 +82,27 @@ return {
   { "deterministic", "full_determinism" },
 
   { "optimizer", "optim", note = "AdamW of PyTorch, Apex and bitsandbytes; `adamw_8bit`, `adamw_bnb_8bit` and "
-    .. "`paged_adamw_8bit` are `weft.adamw_8bit`; Adafactor, Lion, SGD" },
+    .. "`paged_adamw_8bit` are `weft.adamw_8bit`; Adafactor, Lion, SGD. Below Megatron-Bridge, and beside an optimizer in "
+    .. "DeepSpeed's file, it counts not, which is said" },
   { "optimizer", "use_muon", note = "`weft.muon` with `match_rms_adamw`" },
   { "optimizer.momentum", "optim_args", note = "of SGD, with `dampening` and `nesterov`" },
   { "optimizer.lr", "learning_rate", "lr_scheduler_type",
     note = "5e-5 and `linear` if they are not given, as there; `cosine`, `cosine_with_min_lr`, `constant`, "
-      .. "`constant_with_warmup`, `polynomial`, `inverse_sqrt`, `warmup_stable_decay`" },
+      .. "`constant_with_warmup`, `polynomial`, `inverse_sqrt`, `warmup_stable_decay`; all but linear and constant ones are `cosine` below "
+      .. "Megatron-Bridge" },
   { "optimizer.lr.min", "lr_scheduler_kwargs.min_lr", "lr_scheduler_kwargs.lr_end" },
   { "optimizer.lr.min_ratio", "lr_scheduler_kwargs.min_lr_rate", "lr_scheduler_kwargs.min_lr_ratio" },
   { "optimizer.lr.power", "lr_scheduler_kwargs.power" },
   { "optimizer.lr.timescale", "lr_scheduler_kwargs.timescale" },
   { "optimizer.lr.decay", "lr_scheduler_kwargs.num_decay_steps", "lr_scheduler_kwargs.num_stable_steps" },
   { "optimizer.lr.decay_style", "lr_scheduler_kwargs.decay_type" },
-  { "optimizer.lr.warmup, optimizer.lr.warmup_ratio", "warmup_steps", note = "below 1 a part of the steps" },
-  { "optimizer.lr.warmup_ratio", "warmup_ratio" },
+  { "optimizer.lr.warmup, optimizer.lr.warmup_ratio", "warmup_steps", "warmup_ratio", note = "below 1 a part of the steps; below "
+    .. "Megatron-Bridge `warmup_ratio` is rounded down" },
   { "optimizer.betas", "adam_beta1", "adam_beta2" },
   { "optimizer.eps", "adam_epsilon" },
   { "optimizer.weight_decay", "weight_decay", note = "0 if it is not given, as there; not of norms and biases" },
-  { "optimizer.clip", "max_grad_norm", note = "1 if it is not given, as there" },
+  { "optimizer.clip", "max_grad_norm", note = "1 if it is not given, as there; beside DeepSpeed's file where that has `gradient_clipping`, "
+    .. "else DeepSpeed's default" },
 
   { "strategy", "dist_config.name", note = "of `v1`, as the next rows: `fsdp2`, `fsdpturbo`, `deepspeed` with its `config_file`" },
   { "recompute", "enable_activation_checkpointing" },

@@ -110,6 +110,7 @@ end
 
 local function put_facts(book, m)
   m.kind, m.seq, m.stage = kind_of(book), model.sequence(book), loss.stage(book)
+  m.muon = values.flag(book, "use_muon") and not (m.kind == "lora" and book:value "loraplus_lr_ratio" ~= nil)
   m.bf16, m.fp16 = values.flag(book, "bf16") or false, values.flag(book, "fp16") or false
   m.pure, m.fp8 = values.flag(book, "pure_bf16") or false, book:value "fp8" == true
   m.micro = values.whole(book, "per_device_train_batch_size", 1) or 8
@@ -118,11 +119,17 @@ end
 
 -- ---- the plan ----
 
+-- Why nothing of LLaMA-Factory's own steps; nil: it does.
+local function stepped_by(m, ds)
+  if m.bridge then return "below Megatron-Bridge Adam steps all alike" end
+  return file_optimizer.is_there(ds) and "DeepSpeed's file has an optimizer, which steps all alike" or nil
+end
+
 local function put_rest(book, plan, m, config, strategy, ds)
   precision.put(book, plan, m, strategy, ds)
   precision.put_recompute(book, plan, m)
   experts.put(book, plan, m)
-  adapter.put(book, plan, m, config, file_optimizer.is_there(ds))
+  adapter.put(book, plan, m, config, stepped_by(m, ds))
   loss.put(book, plan, m)
   precision.put_liger(book, plan, m, config)
   training.put_packed(book, plan, m)

@@ -102,10 +102,14 @@ end
 -- ---- the builder ----
 
 -- The builder, and what puts its options.
-local function kind_of(book)
+local function kind_of(book, m)
   local key, name = "optim", book:value "optim"
-  if values.flag(book, "use_muon") then return "weft.muon", put_muon end
-  book:no_effect("use_muon", "it is off")
+  if m.bridge then
+    for _, one in ipairs { key, "optim_args", "use_muon" } do book:no_effect(one, "below Megatron-Bridge Adam steps, whatever it says") end
+    return "weft.adamw", put_adam
+  end
+  if m.muon then return "weft.muon", put_muon end
+  book:no_effect("use_muon", book:value "use_muon" and "loraplus_lr_ratio says it, which LLaMA-Factory asks for first" or "it is off")
   if name == nil then return "weft.adamw", put_adam end
   local kinds = name == "sgd" and { "weft.sgd", put_sgd } or name == "adafactor" and { "weft.adafactor", put_adafactor }
     or LION[name] and { "weft.lion", put_betas } or IN_8_BITS[name] and { "weft.adamw_8bit", put_adam }
@@ -130,6 +134,21 @@ local function put_decay(book, plan, all)
   book:translated("weight_decay", "optimizer.weight_decay")
 end
 
+-- Whether a table of embeddings learns.
+local function trains_table(plan)
+  local learns = plan:source "adapter.modules_to_save" or ""
+  local frozen = plan:source "freeze" or ""
+  local all = plan:has "adapter" and learns or frozen
+  local found = string.find(all, "embed_tokens", 1, true) or string.find(all, '"wte"', 1, true)
+  return plan:has "adapter" == (found ~= nil)
+end
+
+-- Transformers registers tables of embeddings with bitsandbytes, but not where LoRA+ makes the optimizer.
+local function say_8_bits(book, plan, builder)
+  if builder ~= "weft.adamw_8bit" or plan:has "groups" or not trains_table(plan) then return end
+  book:assume("optimizer", "averages of tables of embeddings are in 8 bits as all others; Transformers gives these 32 bits: more memory there")
+end
+
 -- Whose states have the type of what they step.
 local IN_TYPE = { ["weft.adamw"] = true, ["weft.lion"] = true, ["weft.sgd"] = true, ["weft.muon"] = true }
 
@@ -141,7 +160,7 @@ local function put_clip(book, plan, ds)
     plan:put(field, "1.0", "DeepSpeed's default")
     book:no_effect(key, "it does not reach DeepSpeed, whose file has no gradient_clipping: \"auto\" there takes it")
     return ds:assume(field, "gradients are clipped to a norm of 1, DeepSpeed's default since 0.19.3; versions before it clip nothing: "
-                     .. "gradient_clipping = 0 in the file says that")
+                     .. "\"auto\" in the file and max_grad_norm = 0 say that")
   end
   local clip = values.positive(book, key)
   plan:put(field, quote.value(clip or 1.0), clip and book:leaf(key) or "Transformers' default")
@@ -151,12 +170,13 @@ end
 
 -- What the arguments say, without an optimizer in DeepSpeed's file.
 local function put_own(book, plan, m, steps)
-  local builder, put = kind_of(book)
+  local builder, put = kind_of(book, m)
   plan:head("optimizer", builder)
   rate.put(book, plan, m, steps)
   put(book, plan, m)
   put_decay(book, plan, m.decays_all or builder == "weft.muon")
-  if not m.pure or m.megatron or not IN_TYPE[builder] then return end
+  say_8_bits(book, plan, builder)
+  if not m.pure or not IN_TYPE[builder] then return end
   plan:put("optimizer.state_dtype", quote.text "bf16", "of the type of the parameters")
   if book:value "optim" == "adamw_torch" or m.v1 then
     book:assume("optimizer", "weights in bf16 are rounded once a step, as by PyTorch's fused optimizers; its others round each of "

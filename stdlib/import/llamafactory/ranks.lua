@@ -194,8 +194,8 @@ local ON_DEVICE = "what Muon keeps stays on the device: nothing is offloaded"
 local OFFLOADS = { "fsdp_config.offload_params", "fsdp_config.cpu_offload" }
 
 -- `asked`: whether the options of fsdp ask for it.
-local function put_offload(book, plan, asked)
-  local muon = book:value "use_muon" == true
+local function put_offload(book, plan, m, asked)
+  local muon = m.muon
   if muon and asked then book:cannot("fsdp", ON_DEVICE) end
   for _, key in ipairs(OFFLOADS) do
     if values.flag(book, key) then
@@ -207,14 +207,14 @@ local function put_offload(book, plan, asked)
   if asked and not muon then plan:put("strategy.offload_policy", "true", book:leaf "fsdp") end
 end
 
-local function put_fsdp(book, plan)
+local function put_fsdp(book, plan, m)
   local how, offload = sharding_of(book)
   if not how then return nil end
   plan:put("strategy.#", quote.text(how.ddp and "ddp" or "fsdp2"), book:leaf "fsdp")
   book:translated("fsdp", "strategy")
   if how.ddp then return "ddp" end
   put_reshard(book, plan, how)
-  put_offload(book, plan, offload)
+  put_offload(book, plan, m, offload)
   if how.hybrid then
     book:assume("mesh.dp_replicate", "1: on one machine hybrid_shard is full_shard; mesh.dp_replicate says how many copies there are")
   end
@@ -281,7 +281,7 @@ function ranks.put_strategy(book, plan, m, config, options)
     book:no_effect("fsdp", "deepspeed says the strategy")
     return "zero", ds
   end
-  return put_fsdp(book, plan) or put_ddp(book, plan)
+  return put_fsdp(book, plan, m) or put_ddp(book, plan)
 end
 
 return ranks

@@ -11,12 +11,24 @@ local R, K = "optimizer.lr.", "lr_scheduler_kwargs."
 local SHAPES = { linear = "linear", cosine = "cosine", cosine_with_min_lr = "cosine", cosine_warmup_with_min_lr = "cosine",
                  cosine_with_restarts = "cosine", polynomial = "polynomial", constant = "constant",
                  constant_with_warmup = "constant", inverse_sqrt = "inverse_sqrt", warmup_stable_decay = "wsd" }
+
+-- What LLaMA-Factory has below Megatron-Bridge (train/megatron_bridge/config_builder.py): all others become cosine.
+local OF_BRIDGE = { linear = "linear", cosine = "cosine", constant = "constant_with_warmup",
+                    constant_with_warmup = "constant_with_warmup" }
 local CANNOT = { reduce_lr_on_plateau = true, greedy = true }
 
 -- ---- parts ----
 
+-- Below Megatron-Bridge a part of the steps is rounded down.
+local function put_floor(book, plan, part, steps)
+  local n = math.floor(part * (steps or values.USUAL_STEPS))
+  plan:put(R .. "warmup", quote.value(n), book:leaf "warmup_ratio")
+  book:translated("warmup_ratio", "optimizer.lr.warmup, rounded down, as below Megatron-Bridge")
+  return n
+end
+
 -- A whole number of steps, or, below 1, a part of them.
-local function put_warmup(book, plan, kind)
+local function put_warmup(book, plan, m, kind, steps)
   if kind == "constant" then
     for _, key in ipairs { "warmup_steps", "warmup_ratio" } do
       book:no_effect(key, "lr_scheduler_type constant has no warmup: constant_with_warmup has")
@@ -31,9 +43,16 @@ local function put_warmup(book, plan, kind)
     return math.floor(n)
   end
   local part, key = n, "warmup_steps"
+  if m.bridge and part > 0 then
+    book:no_effect(key, "Megatron-Bridge takes it for a number of steps, which is none")
+    book:no_effect("warmup_ratio", "warmup_steps says it")
+    return 0
+  end
   if part == 0 then part, key = values.positive(book, "warmup_ratio") or 0, "warmup_ratio" end
   if part > 1 then
     book:refuse(key, key .. ": expected a number from 0 to 1")
+  elseif part > 0 and m.bridge then
+    return put_floor(book, plan, part, steps)
   elseif part > 0 then
     plan:put(R .. "warmup_ratio", quote.value(part), book:leaf(key))
   end
@@ -110,24 +129,41 @@ end
 
 -- ---- the field ----
 
+-- The kind that Megatron has for one.
+local function put_of_bridge(book, plan, m, kind, lr)
+  local own = OF_BRIDGE[kind]
+  if own == "constant_with_warmup" then return own end
+  if not own then
+    book:assume("optimizer.lr", string.format("cosine: below Megatron-Bridge LLaMA-Factory takes it for %s", quote.shown(kind)))
+  end
+  if m.kind ~= "lora" and m.kind ~= "full" then
+    plan:put(R .. "min", quote.value(0.1 * lr), "LLaMA-Factory's below Megatron-Bridge: a tenth of the rate")
+  end
+  return own or "cosine"
+end
+
 function rate.put(book, plan, m, steps)
   local key = "lr_scheduler_type"
   local kind, lr = book:value(key) or "linear", values.positive(book, "learning_rate")
   local shape = SHAPES[kind]
   local from = lr and book:leaf "learning_rate" or "Transformers' default"
-  if not shape and CANNOT[kind] then
+  if not shape and CANNOT[kind] and not m.bridge then
     book:cannot(key, "the rate follows the loss of evaluations there: here it is constant")
     shape = "constant"
-  elseif not shape then
+  elseif not shape and not CANNOT[kind] then
     book:refuse(key, string.format("%s = %s: expected linear, cosine, cosine_with_min_lr, polynomial, constant, constant_with_warmup, "
                                    .. "inverse_sqrt or warmup_stable_decay", key, quote.shown(kind)))
     shape, kind = "linear", "linear"
+  end
+  if m.bridge then
+    kind = put_of_bridge(book, plan, m, kind, lr or 5e-5)
+    shape = SHAPES[kind]
   end
   plan:head("optimizer.lr", "weft." .. shape)
   plan:put(R .. "max", quote.value(lr or 5e-5), from)
   book:translated("learning_rate", "optimizer.lr")
   book:translated(key, "optimizer.lr")
-  local warmup = put_warmup(book, plan, kind)
+  local warmup = put_warmup(book, plan, m, kind, steps)
   if warmup > 0 and not m.megatron then
     book:assume("optimizer.lr", "step k of the warmup has (k + 1) / warmup of the rate, counted from 0; Transformers' has k / warmup, "
                 .. "none in the first step")
