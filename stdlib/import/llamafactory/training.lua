@@ -89,6 +89,10 @@ end
 local function samples_of(book)
   local most, n = values.whole(book, "max_samples", 1), 0
   local sets = sets_of(book)
+  if #sets > 1 and string.find(tostring(book:value "mix_strategy" or ""), "^interleave_") then
+    book:cannot("mix_strategy", "how often samples of a set come until the others end is not known here, and so are no steps of an epoch")
+    return nil
+  end
   for _, name in ipairs(sets) do
     local known = SHIPPED[name]
     if not known and not most then return nil end
