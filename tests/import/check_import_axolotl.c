@@ -3,18 +3,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "tests/harness/axolotl_recipe.h"
 #include "tests/harness/import_files.h"
 
 #define TINY                                                                             \
   "model_config: {num_hidden_layers: 2, hidden_size: 64, intermediate_size: 128,\n"      \
   "  vocab_size: 128, num_attention_heads: 4, num_key_value_heads: 2}\n"
-#define RECIPE                                                                           \
-  "base_model: HuggingFaceTB/SmolLM2-135M\n"                                             \
-  "model_type: LlamaForCausalLM\n"                                                       \
-  "datasets:\n  - {path: ./mine/talks.jsonl, type: chat_template}\n"                     \
-  "sequence_len: 64\nmicro_batch_size: 2\ngradient_accumulation_steps: 3\n"              \
-  "learning_rate: 2e-5\n"
-#define LORA "adapter: lora\nlora_r: 16\nlora_alpha: 32\n"
 #define MOE                                                                              \
   "base_model: Qwen/Qwen3-30B-A3B\nsequence_len: 64\nmicro_batch_size: 1\n"              \
   "gradient_accumulation_steps: 1\nlearning_rate: 0.001\n" LORA

@@ -3,15 +3,8 @@
 #include <check.h>
 #include <string.h>
 
+#include "tests/harness/axolotl_recipe.h"
 #include "tests/harness/import_files.h"
-
-#define RECIPE                                                                           \
-  "base_model: HuggingFaceTB/SmolLM2-135M\n"                                             \
-  "model_type: LlamaForCausalLM\n"                                                       \
-  "datasets:\n  - {path: ./mine/talks.jsonl, type: chat_template}\n"                     \
-  "sequence_len: 64\nmicro_batch_size: 2\ngradient_accumulation_steps: 3\n"              \
-  "learning_rate: 2e-5\n"
-#define LORA "adapter: lora\nlora_r: 16\nlora_alpha: 32\n"
 
 static const char *report_of(const char *base, const char *more, const char *arguments) {
   import_put("a.yaml", arena_printf(scratch_arena, "%s%s", base, more));
@@ -70,6 +63,7 @@ static const struct Fact {
     /* A null takes the place of "auto". */
     {"bf16:\n", "", {"param_dtype = \"f32\",  -- a.yaml:9", "!master_dtype"}, {NULL}},
     {"bf16:\nfp16: true\n", "", {"param_dtype = \"f16\",  -- a.yaml:10"}, {NULL}},
+    {"ddp_timeout: 0.01\n", "", {"timeout = 0.1,"}, {NULL}}, /* the least that there is */
     /* Rates. */
     {"lr_scheduler: rex\ncosine_min_lr_ratio: 0.2\n", "", {"min_ratio = 0.2,"}, {NULL}},
     {"lr_quadratic_warmup: true\ncosine_min_lr_ratio: 0.2\n",

@@ -5,6 +5,7 @@ local experts = use "import/automodel/experts"
 local names = use "import/axolotl/optimizers"
 local quote = use "import/quote"
 local rates = use "import/axolotl/rates"
+local trainer = use "import/trainer"
 local values = use "import/values"
 local optimizer = {}
 
@@ -47,15 +48,6 @@ local function lion(book, plan, o) put_betas(book, plan, o, 0.9, o.kind.beta2 or
 
 local function sgd() end
 
--- Transformers' Adafactor, with the switches of its Trainer; see docs/memory.md.
-local function adafactor(_, plan)
-  plan:put("optimizer.beta2_decay", "-0.8", "Transformers' default")
-  plan:put("optimizer.eps", "{ 1e-15, 0.001 }", "Transformers' default: 1e-30 of squares")
-  plan:put("optimizer.d", "1", "Transformers' default")
-  plan:put("optimizer.relative_step", "false", "Transformers' Trainer")
-  plan:put("optimizer.scale_parameter", "false", "Transformers' Trainer")
-end
-
 local COEFFICIENTS = {
   { 4.0848, -6.8946, 2.927 }, { 3.9505, -6.3029, 2.6377 }, { 3.7418, -5.5913, 2.3037 },
   { 2.8769, -3.1427, 1.2046 }, { 2.8366, -3.0525, 1.2012 },
@@ -89,7 +81,7 @@ local function muon(book, plan, o)
   end
 end
 
-local PUT = { adamw = adam, adamw_8bit = adam, adam = adam, lion = lion, sgd = sgd, adafactor = adafactor, muon = muon }
+local PUT = { adamw = adam, adamw_8bit = adam, adam = adam, lion = lion, sgd = sgd, adafactor = trainer.put_adafactor, muon = muon }
 
 -- ---- groups ----
 

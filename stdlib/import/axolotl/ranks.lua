@@ -2,6 +2,7 @@
 -- there are is said by the launcher, not by the recipe (_get_parallel_config_kwargs of utils/distributed.py).
 local experts = use "import/automodel/experts"
 local quote = use "import/quote"
+local trainer = use "import/trainer"
 local values = use "import/values"
 local ranks = {}
 
@@ -227,22 +228,13 @@ local function put_ddp(book, plan, m)
   local whole = m.tp > 1 or m.cp > 1 or m.ep > 1
   plan:put("strategy.#", quote.text(whole and "zero" or "ddp"), "neither fsdp_config nor deepspeed")
   if whole then plan:put("strategy.stage", "0", "neither fsdp_config nor deepspeed") end
-  local key = "ddp_bucket_cap_mb"
-  local mb = values.positive(book, key)
-  if mb and mb > 0 then
-    plan:put("strategy.bucket_bytes", quote.value(math.max(1, math.floor(mb * 1048576))), book:leaf(key))
-    book:translated(key, "strategy.bucket_bytes")
-  end
+  trainer.put_buckets(book, plan)
   return { name = whole and "zero" or "ddp" }
 end
 
 -- { name = of the strategy, version = of FSDP, file = DeepSpeed's settings }.
 function ranks.put_strategy(book, plan, m, file)
-  local seconds = values.positive(book, "ddp_timeout")
-  if seconds and seconds > 0 then
-    plan:put("comm.timeout", quote.value(math.min(seconds, 1000000)), book:leaf "ddp_timeout")
-    book:translated("ddp_timeout", "comm.timeout")
-  end
+  trainer.put_timeout(book, plan)
   local fsdp = book:value "fsdp" ~= nil or book:has "fsdp_config" and book:value "fsdp_config" == nil
   if file and fsdp then
     book:refuse("deepspeed", "deepspeed and FSDP exclude each other")

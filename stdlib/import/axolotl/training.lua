@@ -1,6 +1,7 @@
 -- training.lua - batch and sequences, packing, steps and checkpoints of axolotl's recipes.
 local quote = use "import/quote"
 local scalar = use "import/scalar"
+local trainer = use "import/trainer"
 local values = use "import/values"
 local training = {}
 
@@ -266,15 +267,7 @@ function training.put_checkpoint(book, plan)
     end
     return
   end
-  local key, dir = "output_dir", book:value "output_dir"
-  local own = type(dir) == "string" and string.gsub(dir, "^%./+", "")
-  if own and values.folder(own) then
-    plan:put("checkpoint.dir", quote.text(own), book:leaf(key))
-    book:translated(key, "checkpoint.dir")
-  else
-    plan:put("checkpoint.dir", quote.text "model-out", dir ~= nil and "a folder below the plan's" or "axolotl's default")
-    if dir ~= nil then book:cannot(key, "a plan writes below its own folder: --set checkpoint.dir=DIR says another") end
-  end
+  trainer.put_folder(book, plan, "model-out", "axolotl's default")
   local every, every_key = every_of(book, scalar.integer(book:value "max_steps"))
   plan:put("checkpoint.every", quote.value(every or 0), every_key and book:leaf(every_key) or "the end of the run")
   if not every then

@@ -5,6 +5,7 @@ local quote = use "import/quote"
 local rate = use "import/llamafactory/rate"
 local scalar = use "import/scalar"
 local v1 = use "import/llamafactory/v1"
+local trainer = use "import/trainer"
 local values = use "import/values"
 
 local optimizer = {}
@@ -76,15 +77,6 @@ local function put_sgd(book, plan)
   book:translated(key, "optimizer.momentum")
 end
 
--- Transformers' own Adafactor, without what is in proportion to parameters or steps.
-local function put_adafactor(_, plan)
-  plan:put("optimizer.scale_parameter", "false", "Transformers' trainer")
-  plan:put("optimizer.relative_step", "false", "Transformers' trainer")
-  plan:put("optimizer.beta2_decay", "-0.8", "Transformers' default")
-  plan:put("optimizer.eps", "{ 1e-15, 0.001 }", "Transformers' default, of which the first is a square")
-  plan:put("optimizer.d", "1", "Transformers' default")
-end
-
 -- LLaMA-Factory's own Muon (third_party/muon): its average is a sum, which is made orthogonal all the same.
 local function put_muon(book, plan, m)
   if m.v1 then v1.put_muon(book, plan) end
@@ -111,7 +103,7 @@ local function kind_of(book, m)
   if m.muon then return "weft.muon", put_muon end
   book:no_effect("use_muon", book:value "use_muon" and "loraplus_lr_ratio says it, which LLaMA-Factory asks for first" or "it is off")
   if name == nil then return "weft.adamw", put_adam end
-  local kinds = name == "sgd" and { "weft.sgd", put_sgd } or name == "adafactor" and { "weft.adafactor", put_adafactor }
+  local kinds = name == "sgd" and { "weft.sgd", put_sgd } or name == "adafactor" and { "weft.adafactor", trainer.put_adafactor }
     or LION[name] and { "weft.lion", put_betas } or IN_8_BITS[name] and { "weft.adamw_8bit", put_adam }
     or ADAMW[name] and { "weft.adamw", put_adam }
   if kinds then

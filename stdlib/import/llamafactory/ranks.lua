@@ -4,6 +4,7 @@ local beside = use "import/llamafactory/beside"
 local quote = use "import/quote"
 local scalar = use "import/scalar"
 local v1 = use "import/llamafactory/v1"
+local trainer = use "import/trainer"
 local values = use "import/values"
 
 local ranks = {}
@@ -231,12 +232,7 @@ end
 
 local function put_ddp(book, plan)
   plan:put("strategy.#", quote.text "ddp", "neither deepspeed nor fsdp")
-  local key = "ddp_bucket_cap_mb"
-  local mb = values.positive(book, key)
-  if mb and mb > 0 then
-    plan:put("strategy.bucket_bytes", quote.value(math.max(1, math.floor(mb * 1048576))), book:leaf(key))
-    book:translated(key, "strategy.bucket_bytes")
-  end
+  trainer.put_buckets(book, plan)
   return "ddp"
 end
 

@@ -1,6 +1,7 @@
 -- training.lua - batch and sequences, steps, checkpoints of LLaMA-Factory's arguments.
 local quote = use "import/quote"
 local scalar = use "import/scalar"
+local trainer = use "import/trainer"
 local values = use "import/values"
 
 local training = {}
@@ -206,23 +207,12 @@ local function put_every(book, plan, steps)
 end
 
 function training.put_checkpoint(book, plan, steps)
-  local key, dir = "output_dir", book:value "output_dir"
-  if type(dir) == "string" and values.folder(dir) then
-    plan:put("checkpoint.dir", quote.text(dir), book:leaf(key))
-    book:translated(key, "checkpoint.dir")
-  else
-    plan:put("checkpoint.dir", quote.text "checkpoints/", dir ~= nil and "a folder below the plan's" or "assumed")
-    if dir ~= nil then book:cannot(key, "a plan writes below its own folder: --set checkpoint.dir=DIR says another") end
-  end
+  trainer.put_folder(book, plan, "checkpoints/", "assumed")
   put_every(book, plan, steps)
   local keep = values.whole(book, "save_total_limit", 1)
   plan:put("checkpoint.keep", quote.value(keep or 0), keep and book:leaf "save_total_limit" or "Transformers' default: all")
   book:translated("save_total_limit", "checkpoint.keep")
-  local seconds = values.positive(book, "ddp_timeout")
-  if seconds and seconds > 0 then
-    plan:put("comm.timeout", quote.value(math.max(0.1, math.min(seconds, 1000000))), book:leaf "ddp_timeout")
-    book:translated("ddp_timeout", "comm.timeout")
-  end
+  trainer.put_timeout(book, plan)
 end
 
 return training
