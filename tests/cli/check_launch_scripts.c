@@ -396,27 +396,54 @@ START_TEST(scripts_of_torchrun_know_why) {
 }
 END_TEST
 
-/* One that lets nobody end it by SIGTERM. A program in the background of a script ignores
- * SIGINT unless it says what it does then, which a script cannot. */
-START_TEST(a_second_interrupt_reaches_the_launcher) {
+/* One that lets nobody end it by SIGTERM, and notes that it was told. A program in the
+ * background of a script ignores SIGINT unless it says what it does then, which a script
+ * cannot. */
+static Process stubborn_torchrun(const char *env) {
   static const char stubborn[] =
-      "#!/usr/bin/perl\n$SIG{TERM} = 'IGNORE'; $SIG{INT} = sub { exit 1 };\n"
-      "open(F, '>', 'there'); close(F); sleep 1 while 1;\n";
+      "#!/usr/bin/perl\nsub made { open(F, '>', $_[0]); close(F) }\n"
+      "$SIG{TERM} = sub { made('told') }; $SIG{INT} = sub { exit 1 };\n"
+      "made('there'); sleep 1 while 1;\n";
   script_of("torchrun", "--set 'checkpoint={dir=\"ck\",every=0}'");
   scratch_put("torchrun", stubborn, sizeof stubborn - 1);
   process_run(10, "chmod +x torchrun");
-  Process p = process_start(30, "env PATH=.:$PATH WEFT_SECRET=w WEFT=$weft "
-                                "bash torchrun.sh 0 127.0.0.1");
-  for (int i = 0; i < 1000 && access(scratch_path("there"), F_OK) != 0; i++)
-    usleep(20000);
+  return process_start(30,
+                       "env PATH=.:$PATH WEFT_SECRET=w WEFT=$weft %s "
+                       "bash torchrun.sh 0 127.0.0.1",
+                       env);
+}
+
+static void wait_for_file(const char *name) {
+  for (int i = 0; i < 1000 && access(scratch_path(name), F_OK) != 0; i++) usleep(20000);
+  ck_assert_msg(access(scratch_path(name), F_OK) == 0, "no %s", name);
+}
+
+START_TEST(a_second_interrupt_reaches_the_launcher) {
+  Process p = stubborn_torchrun("");
+  wait_for_file("there");
   kill(p.pid, SIGINT);
-  usleep(300000);
+  wait_for_file("told");
   ck_assert_int_eq(kill(p.pid, 0), 0);
   kill(p.pid, SIGINT);
   Outcome o = process_end(&p);
   ck_assert_msg(o.code == 1 && strstr(o.err, "attempt 1 ended with 1"), "%d: %s", o.code,
                 o.err);
   ck_assert_msg(!strstr(o.err, "attempt 2"), "%s", o.err);
+}
+END_TEST
+
+/* A launcher that ends while the script passes the signal on has a code of its own, which
+ * is not that of the signal. This shell is slow to pass on. */
+START_TEST(the_code_is_of_what_ended) {
+  Process p = stubborn_torchrun(
+      "'BASH_FUNC_kill%%=() { builtin kill \"$@\"; local c=$?; sleep 0.5; return $c; }'");
+  wait_for_file("there");
+  kill(p.pid, SIGINT);
+  wait_for_file("told");
+  kill(p.pid, SIGINT);
+  Outcome o = process_end(&p);
+  ck_assert_msg(o.code == 1 && strstr(o.err, "attempt 1 ended with 1"), "%d: %s", o.code,
+                o.err);
 }
 END_TEST
 
@@ -480,6 +507,7 @@ Suite *launch_scripts_suite(void) {
   tcase_add_test(t, scripts_live_with_lost_checkpoints);
   tcase_add_test(t, scripts_of_torchrun_know_why);
   tcase_add_test(t, a_second_interrupt_reaches_the_launcher);
+  tcase_add_test(t, the_code_is_of_what_ended);
   tcase_add_test(t, scripts_go_on_without_a_rank);
   tcase_add_test(t, one_kind_of_script);
   suite_add_tcase(s, t);

@@ -137,10 +137,12 @@ static void put_codes(Launch *l) {
 
 /* Ctrl-C would reach the launcher, too, which may end the ranks at once; one with a
  * session of its own is told by the script only. Slurm keeps no terminal. A signal ends
- * `wait`, which is called again then. */
+ * `wait` with the signal's code, also where the run ends meanwhile: the shell keeps the
+ * code of the run for another `wait`. */
 #define PASS_ON                                                                          \
-  " &\n  run=$!\n  pass_on\n  while code=0; wait \"$run\" || code=$?; "                  \
-  "kill -0 \"$run\" 2>/dev/null; do :; done\n  run=''\n"
+  " &\n  run=$!\n  pass_on\n"                                                            \
+  "  while wait \"$run\"; kill -0 \"$run\" 2>/dev/null; do :; done\n"                    \
+  "  code=0\n  wait \"$run\" || code=$?\n  run=''\n"
 
 /* A loop that restarts the run after failures of machines, but not for a plan that is
  * wrong, nor after errors of files and options, limits and signals. */
