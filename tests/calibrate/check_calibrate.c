@@ -278,9 +278,11 @@ static weft_status slow_now_and_then(void *ud, int i, Samples *out, weft_error *
 START_TEST(slow_moments_count) {
   double seconds = 0;
   weft_error e = {.rank = -1};
-  ck_assert_int_eq(mean_of_threads(1, 1, slow_now_and_then, NULL, &seconds, &e), WEFT_OK);
+  ck_assert_int_eq(mean_of_threads(1, 1, slow_now_and_then, NULL, true, &seconds, &e),
+                   WEFT_OK);
   ck_assert_double_eq(seconds, (1 + 1 + 2 + 1 + 1 + 3) / 6.0);
-  ck_assert_int_eq(mean_of_threads(2, 1, slow_now_and_then, NULL, &seconds, &e), WEFT_OK);
+  ck_assert_int_eq(mean_of_threads(2, 1, slow_now_and_then, NULL, true, &seconds, &e),
+                   WEFT_OK);
   ck_assert_double_eq(seconds, (9 / 6.0 + (2 + 2 + 3 + 2 + 2 + 6) / 6.0) / 2);
 }
 END_TEST
@@ -331,14 +333,15 @@ START_TEST(threads_that_cannot_start_leave_none_waiting) {
   ck_assert(f && fscanf(f, "%ld", &pages) == 1);
   fclose(f);
   pthread_barrier_init(&all_there, NULL, THREADS);
-  ck_assert_int_eq(mean_of_threads(THREADS, 1, wait_for_all, NULL, &seconds, &e),
+  ck_assert_int_eq(mean_of_threads(THREADS, 1, wait_for_all, NULL, true, &seconds, &e),
                    WEFT_OK);
   ck_assert_double_eq(seconds, (THREADS - 1) / 2.0);
   getrlimit(RLIMIT_AS, &room);
   room.rlim_cur = (rlim_t)pages * (rlim_t)sysconf(_SC_PAGESIZE) + (200 << 20);
   ck_assert_int_eq(setrlimit(RLIMIT_AS, &room), 0);
-  ck_assert_int_eq(mean_of_threads(2 * THREADS, 1, wait_for_all, NULL, &seconds, &e),
-                   WEFT_ELIMIT);
+  ck_assert_int_eq(
+      mean_of_threads(2 * THREADS, 1, wait_for_all, NULL, true, &seconds, &e),
+      WEFT_ELIMIT);
   ck_assert_msg(strstr(e.text, "cannot start thread") != NULL, "%s", e.text);
 }
 END_TEST

@@ -1,11 +1,12 @@
 /* calibrate.h - measures the kernels and collectives of compiled programs on the device
  * and the world at hand: rows of a cost table (vm/sim/cost_table.h).
  *
- * Kernels run by turns, as in a step, on as many ranks at once as there are cores for,
- * since they share these and the memory. Each row is the mean of several runs after a
- * warm-up, of which single pauses are left out. Where a rank is one thread, its processor
- * time is measured: the clock shares the cores itself, and what else the machine does is
- * no part of a row. */
+ * Kernels are timed in steps of the plan, which its ranks run at once, each without the
+ * others; where these are too long or too large, and on a GPU, by turns, on as many ranks
+ * at once as there are cores for, since they share these and the memory. Each row is the
+ * mean of several runs after a warm-up, of which single pauses are left out. Where a rank
+ * is one thread, its processor time is measured: the clock shares the cores itself, and
+ * what else the machine does is no part of a row. */
 #ifndef WEFT_CALIBRATE_H
 #define WEFT_CALIBRATE_H
 
@@ -41,6 +42,7 @@ typedef struct Bench {
   const DeviceVtable *device;
   int threads, ranks; /* of each rank; that run at once */
   double seconds;     /* of samples for each row */
+  double f32, bf16;   /* flop/s of a rank in large products; 0: not known yet */
   bool processor;     /* the processor time of threads is measured, not the clock's */
   const StopFlag *stop;
 } Bench;
@@ -50,11 +52,19 @@ double bench_now(const Bench *b);
 weft_status bench_open(Bench *b, const DeviceKind *kind, int threads, int ranks,
                        weft_error *e);
 
+/* ---- step_timing.c ---- */
+/* Whether steps of this plan are short and small enough here, */
+bool steps_fit(const Bench *b, const Compiled *c);
+/* in which its kernels are timed then: seconds[n], NAN of those that no rank ran that
+ * tells. */
+weft_status time_in_steps(const Bench *b, const WantedKernel *list, int n,
+                          double *seconds, weft_error *e);
+
 /* ---- kernel_timing.c ---- */
-/* How many of these kernels, from the first on, are measured together: as many as have
- * room beside each other. */
-int kernels_together(const WantedKernel *list, int n);
-/* seconds[n], of kernels that run by turns, as they do in a step. */
+/* How many of these kernels, from the first on, are measured together: those of a plan
+ * whose steps fit, else as many as have room beside each other. */
+int kernels_together(const Bench *b, const WantedKernel *list, int n);
+/* seconds[n], in steps of their plan, or by turns. */
 weft_status time_kernels(const Bench *b, const WantedKernel *list, int n, double *seconds,
                          weft_error *e);
 /* flop/s of a large product, bytes/s of a large copy, of one rank while all run. */
@@ -78,10 +88,12 @@ typedef struct Samples {
   double *at; /* [SAMPLES_MOST] */
   int n;
 } Samples;
+double median_of(double *x, int n); /* sorts them */
 /* Calls fn(ud, i, samples[kinds]) on n threads at once. seconds[kinds]: the means of what
- * they saw, but no sample counts for more than three times the median of its thread. */
+ * they saw, but no sample counts for more than three times the median of its thread. A
+ * kind that a thread has not seen is an error with `all`; NAN if none has. */
 typedef weft_status TimedFn(void *ud, int i, Samples *out, weft_error *e);
-weft_status mean_of_threads(int n, int kinds, TimedFn *fn, void *ud, double *seconds,
-                            weft_error *e);
+weft_status mean_of_threads(int n, int kinds, TimedFn *fn, void *ud, bool all,
+                            double *seconds, weft_error *e);
 
 #endif

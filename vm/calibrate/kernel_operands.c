@@ -142,11 +142,16 @@ static void fill_floats(DType t, void *to, size_t n) {
   }
 }
 
-static void fill_scalars(double *s, size_t n) {
+void scalars_fill(double *s, size_t n) {
   for (size_t i = 0; i < n; i++) s[i] = 0;
   if (n < SC_N) return;
   s[SC_LR] = 1e-4;
   s[SC_BC1] = s[SC_BC2] = s[SC_SCALE] = s[SC_STEP] = s[SC_CLIP] = s[SC_TOKENS] = 1;
+}
+
+void ids_fill(int32_t *to, size_t n, int64_t rows) {
+  for (size_t i = 0; i < n; i++)
+    to[i] = rows > 0 ? (int32_t)((uint32_t)i * 2654435761u % (uint32_t)rows) : 0;
 }
 
 /* Ids, labels and places of rows; 0 everywhere else: one document that begins there. */
@@ -160,15 +165,14 @@ static void fill_integers(const TimedKernel *t, int operand, int32_t *to, size_t
                  : t->op == OP_embedding_dw ? a->out[0].dim[0]
                  : operand > 0              ? a->attr->vocab
                                             : 0;
-  for (size_t i = 0; i < n; i++)
-    to[i] = rows > 0 ? (int32_t)((uint32_t)i * 2654435761u % (uint32_t)rows) : 0;
+  ids_fill(to, n, rows);
 }
 
 static void fill_tensor(const TimedKernel *t, int operand, const KTensor *x) {
   size_t n = bytes_of(x) / (size_t)dtype_size(x->dtype);
   switch (x->dtype) {
   case DT_I32: fill_integers(t, operand, x->p, n); break;
-  case DT_F64: fill_scalars(x->p, n); break;
+  case DT_F64: scalars_fill(x->p, n); break;
   case DT_U8: memset(x->p, 0x35, n); break;
   case DT_Q8: /* of averages: what a run begins with */
   case DT_UQ8: memset(x->p, 0, bytes_of(x)); break;
@@ -185,7 +189,13 @@ void operands_fill(const TimedKernel *t, char *own) {
     if (!is_passed(t, k)) fill_tensor(t, k, &a.in[k]);
 }
 
+void numbers_fill(DType t, void *to, size_t bytes) {
+  if (type_of(t) < 0)
+    memset(to, 0, bytes);
+  else
+    fill_floats(t, to, bytes / (size_t)dtype_size(t));
+}
+
 void passed_fill(int type, char *to, size_t bytes) {
-  DType t = passed_type[type];
-  fill_floats(t, to, bytes / (size_t)dtype_size(t));
+  numbers_fill(passed_type[type], to, bytes);
 }

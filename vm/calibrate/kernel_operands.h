@@ -51,5 +51,11 @@ void operands_fill(const TimedKernel *t, char *own);
 /* Of shared places: room for this kernel, too; what the one of a type holds. */
 void passed_bytes(const TimedKernel *t, PassedBytes *most);
 void passed_fill(int type, char *to, size_t bytes);
+/* Small numbers, in a type that has them; else zeros. */
+void numbers_fill(DType t, void *to, size_t bytes);
+/* What a step begins with; to[n]. */
+void scalars_fill(double *to, size_t n);
+/* Ids below `rows`, over all of them. */
+void ids_fill(int32_t *to, size_t n, int64_t rows);
 
 #endif

@@ -1,6 +1,7 @@
 /* kernel_timing.c - runs kernels by turns, on several ranks at once: operands in memory
  * of the device, filled with small numbers, in several places if all together are small.
  */
+#include <math.h>
 #include <stdlib.h>
 
 #include "calibrate.h"
@@ -194,7 +195,7 @@ static bool of_main(const WantedKernel *w) { return w->in < w->p->code + w->p->n
 
 /* The optimizer goes through more memory than caches have; in a step that happens behind
  * many microbatches, so it is no neighbour of kernels of bodies. */
-int kernels_together(const WantedKernel *list, int n) {
+static int by_turns_together(const WantedKernel *list, int n) {
   size_t bytes = 0;
   int i = 0;
   for (; i < MIN(n, TOGETHER_MOST); i++) {
@@ -205,13 +206,29 @@ int kernels_together(const WantedKernel *list, int n) {
   return i;
 }
 
-weft_status time_kernels(const Bench *b, const WantedKernel *list, int n, double *seconds,
-                         weft_error *e) {
+static weft_status time_by_turns(const Bench *b, const WantedKernel *list, int n,
+                                 double *seconds, weft_error *e) {
   TimedKernel t[TOGETHER_MOST];
   Timing x = {b, t, n};
   assert(n > 0 && n <= TOGETHER_MOST);
   for (int i = 0; i < n; i++) t[i] = timed_of(&list[i]);
-  return mean_of_threads(b->ranks, n, on_rank, &x, seconds, e);
+  return mean_of_threads(b->ranks, n, on_rank, &x, true, seconds, e);
+}
+
+int kernels_together(const Bench *b, const WantedKernel *list, int n) {
+  int i = 0;
+  if (!steps_fit(b, list->c)) return by_turns_together(list, n);
+  while (i < n && list[i].c == list->c) i++;
+  return i;
+}
+
+weft_status time_kernels(const Bench *b, const WantedKernel *list, int n, double *seconds,
+                         weft_error *e) {
+  if (!steps_fit(b, list->c)) return time_by_turns(b, list, n, seconds, e);
+  TRY(time_in_steps(b, list, n, seconds, e));
+  for (int i = 0; i < n; i++)
+    if (isnan(seconds[i])) TRY(time_by_turns(b, &list[i], 1, &seconds[i], e));
+  return WEFT_OK;
 }
 
 /* ---- figures of the machine ---- */
@@ -228,7 +245,7 @@ weft_status time_product(const Bench *b, DType type, double *rate, weft_error *e
       .op = OP_linear,
       .args = {.attr = &plain, .in = {x, x}, .out = {x}, .nin = 2, .nout = 1}};
   double s;
-  TRY(mean_of_threads(b->ranks, 1, on_rank, &(Timing){b, &t, 1}, &s, e));
+  TRY(mean_of_threads(b->ranks, 1, on_rank, &(Timing){b, &t, 1}, true, &s, e));
   *rate = 2.0 * SIDE * SIDE * SIDE / s;
   return WEFT_OK;
 }
@@ -240,7 +257,7 @@ weft_status time_copy(const Bench *b, double *rate, weft_error *e) {
   TimedKernel t = {.op = OP_copy,
                    .args = {.attr = &plain, .in = {x}, .out = {x}, .nin = 1, .nout = 1}};
   double s;
-  TRY(mean_of_threads(b->ranks, 1, on_rank, &(Timing){b, &t, 1}, &s, e));
+  TRY(mean_of_threads(b->ranks, 1, on_rank, &(Timing){b, &t, 1}, true, &s, e));
   *rate = 2.0 * SIDE * SIDE * sizeof(float) / s;
   return WEFT_OK;
 }

@@ -80,7 +80,7 @@ weft_status time_move(const Bench *b, const WantedMove *w, double *seconds,
     st = world_start(&m.world, world_default(false, false, b->kind->host), NULL, n, NULL,
                      e);
   if (st == WEFT_OK) {
-    st = mean_of_threads(n, 1, member, &m, seconds, e);
+    st = mean_of_threads(n, 1, member, &m, true, seconds, e);
     if (st == WEFT_OK) *seconds = move_on_all_cores(b, *seconds, n);
     close_all(&m);
     world_close(&m.world);

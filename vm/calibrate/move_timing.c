@@ -66,41 +66,64 @@ static weft_status once(MoveMember *x, weft_error *e) {
   return device_sync(x->device, e);
 }
 
+/* Of the processor, before each round: in a step ranks come from kernels, and where they
+ * share cores those that come first sleep and have to be woken. */
+#define WORK_SECONDS 300e-6
+
+static bool works_between(const Bench *b, const WantedMove *w) {
+  return b->processor && !pair(w);
+}
+
+/* Ranks that share a core, 1 where each has one. */
+static double ranks_on_core(const WantedMove *w) {
+  return MAX((double)w->ranks / bench_cores(), 1);
+}
+
 /* How often: the same on all members, whatever their clocks say. */
 static int rounds(const Bench *b, const WantedMove *w) {
-  enum { FEW = 15, MANY = 400 };
+  enum { FEW = 15, MANY = 400, TIMES = 4 };
   const double slow = 1e9; /* bytes/s, of a machine that is busy otherwise */
-  double each = 20e-6 + (double)w->bytes * w->ranks / slow;
-  double n = b->seconds / each;
+  double each = 20e-6 + (double)w->bytes * w->ranks / slow, n = b->seconds / each;
+  if (works_between(b, w))
+    n = TIMES * b->seconds / (each + WORK_SECONDS * ranks_on_core(w));
   return (int)(n < FEW ? FEW : n > MANY ? MANY : n);
 }
 
-/* `n` times: what each takes of the thread's processor, and of the day. */
-static weft_status part(MoveMember *x, const Bench *b, int n, double *busy, double *day,
-                        weft_error *e) {
-  double from = bench_now(b), began = now_s();
+static double work(const Bench *b) {
+  double from = bench_now(b), took;
+  do took = bench_now(b) - from;
+  while (took < WORK_SECONDS);
+  return took;
+}
+
+/* `n` times: what each takes of the thread's processor, which is added to `busy`, and of
+ * the day, less the work between them on all cores. */
+static weft_status part(MoveMember *x, const Bench *b, const WantedMove *w, int n,
+                        double *busy, double *day, weft_error *e) {
+  double began = now_s(), worked = 0;
   for (int k = 0; k < n; k++) {
     if (b->stop && *b->stop) return err_set(e, WEFT_EINTR, "interrupted");
+    if (works_between(b, w)) worked += work(b);
+    double from = bench_now(b);
     TRY(once(x, e));
+    *busy += bench_now(b) - from;
   }
-  *busy += bench_now(b) - from;
-  double each = (now_s() - began) / n;
-  *day = MIN(*day, each);
+  *day = (now_s() - began - worked * ranks_on_core(w)) / n;
   return WEFT_OK;
 }
 
-/* Where each member has a core to itself it also waits for the others to wake: a transfer
- * takes at least what it took in the quickest part, in which nothing else ran. */
+/* A member also waits for the others to wake: a transfer takes at least what it took of
+ * the day in most parts. */
 weft_status move_member_time(MoveMember *x, const Bench *b, const WantedMove *w,
                              double *each, weft_error *e) {
   enum { PARTS = 5 };
   int n = rounds(b, w);
-  double busy = 0, day = INFINITY;
+  double busy = 0, day[PARTS] = {0};
   for (int k = 0; k < WARM; k++) TRY(once(x, e));
   for (int i = 0; i < PARTS; i++)
-    TRY(part(x, b, (i + 1) * n / PARTS - i * n / PARTS, &busy, &day, e));
+    TRY(part(x, b, w, (i + 1) * n / PARTS - i * n / PARTS, &busy, &day[i], e));
   *each = busy / n;
-  if (b->processor && w->ranks * b->threads <= bench_cores()) *each = MAX(*each, day);
+  if (b->processor) *each = MAX(*each, median_of(day, PARTS) / ranks_on_core(w));
   return WEFT_OK;
 }
 

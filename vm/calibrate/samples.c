@@ -1,6 +1,7 @@
 /* samples.c - threads that measure the same at once, and the mean of what they saw. */
 #include "calibrate.h"
 
+#include <math.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -58,7 +59,7 @@ static int start(Timer *t) {
   return failed;
 }
 
-static double median(double *x, int n) {
+double median_of(double *x, int n) {
   qsort(x, (size_t)n, sizeof *x, order_numbers);
   return n % 2 ? x[n / 2] : (x[n / 2 - 1] + x[n / 2]) / 2;
 }
@@ -68,12 +69,12 @@ static double median(double *x, int n) {
  * long pause is none of the kernel's. */
 static double mean(double *x, int n) {
   enum { PAUSE = 3 }; /* times the median */
-  double most = PAUSE * median(x, n), sum = 0;
+  double most = PAUSE * median_of(x, n), sum = 0;
   for (int i = 0; i < n; i++) sum += MIN(x[i], most);
   return sum / n;
 }
 
-static weft_status gather(const Timer *t, int n, int kinds, double *seconds,
+static weft_status gather(const Timer *t, int n, int kinds, bool all, double *seconds,
                           weft_error *e) {
   for (int k = 0; k < kinds; k++) seconds[k] = 0;
   for (int i = 0; i < n; i++) {
@@ -81,11 +82,15 @@ static weft_status gather(const Timer *t, int n, int kinds, double *seconds,
       *e = t[i].e;
       return t[i].st;
     }
-    for (int k = 0; k < kinds; k++) {
+  }
+  for (int k = 0; k < kinds; k++) {
+    int seen = 0;
+    for (int i = 0; i < n; i++) {
       Samples *x = &t[i].samples[k];
-      if (!x->n) return err_set(e, WEFT_EINTERNAL, "nothing was measured");
-      seconds[k] += mean(x->at, x->n) / n;
+      if (!x->n && all) return err_set(e, WEFT_EINTERNAL, "nothing was measured");
+      if (x->n) seconds[k] += (mean(x->at, x->n) - seconds[k]) / ++seen;
     }
+    if (!seen) seconds[k] = NAN;
   }
   return WEFT_OK;
 }
@@ -98,14 +103,14 @@ static Samples *make_samples(void *block, size_t all) {
   return s;
 }
 
-weft_status mean_of_threads(int n, int kinds, TimedFn *fn, void *ud, double *seconds,
-                            weft_error *e) {
-  size_t all = (size_t)n * (size_t)kinds;
-  size_t bytes = (sizeof(Samples) + sizeof(double) * SAMPLES_MOST) * all;
+weft_status mean_of_threads(int n, int kinds, TimedFn *fn, void *ud, bool all,
+                            double *seconds, weft_error *e) {
+  size_t count = (size_t)n * (size_t)kinds;
+  size_t bytes = (sizeof(Samples) + sizeof(double) * SAMPLES_MOST) * count;
   Timer *t = mem_new(NULL, sizeof *t * (size_t)n);
   void *block = mem_new(NULL, bytes);
   weft_status st = t && block ? WEFT_OK : err_set(e, WEFT_ENOMEM, "out of memory");
-  Samples *samples = block ? make_samples(block, all) : NULL;
+  Samples *samples = block ? make_samples(block, count) : NULL;
   Gate gate = {.is = GATE_SHUT};
   int started = 0;
   pthread_mutex_init(&gate.mutex, NULL);
@@ -127,7 +132,7 @@ weft_status mean_of_threads(int n, int kinds, TimedFn *fn, void *ud, double *sec
   for (int i = 0; i < started; i++) pthread_join(t[i].thread, NULL);
   pthread_cond_destroy(&gate.changed);
   pthread_mutex_destroy(&gate.mutex);
-  if (st == WEFT_OK) st = gather(t, n, kinds, seconds, e);
+  if (st == WEFT_OK) st = gather(t, n, kinds, all, seconds, e);
   mem_free(NULL, block, bytes);
   mem_free(NULL, t, sizeof *t * (size_t)n);
   return st;

@@ -115,7 +115,7 @@ static weft_status start(Rank *r, const Instr *in, const CommOp *op, weft_error 
   if (r->looks) TRY(look_at_start(r, in, op, e));
   if (r->dev->dry) return WEFT_OK;
   uint64_t nth = atomic_load(&comm_count(r->comm, op->group)->started) + 1;
-  int64_t from = r->tracer ? trace_ns() : 0;
+  int64_t from = trace_now(r->tracer);
   r->pending[in->handle] = (Pending){in, *op, nth, from};
   weft_error why = NO_ERROR;
   if (comm_start(r->comm, op, in->handle, device_record(r->dev), &why) == WEFT_OK)
@@ -182,7 +182,7 @@ static weft_status run_p2p(Rank *r, const Instr *in, const uint64_t *base,
 }
 
 static void trace_wait(Rank *r, const Instr *started, int64_t from, int64_t waited) {
-  int64_t now = trace_ns();
+  int64_t now = trace_now(r->tracer);
   trace_add(r->tracer, TRACE_MOVE, number(r, started), from, now);
   trace_add(r->tracer, TRACE_WAIT, number(r, started), waited, now);
 }
@@ -213,7 +213,7 @@ static weft_status run_wait(Rank *r, const Instr *in, bool check, weft_error *e)
   atomic_store_explicit(&r->at, started, memory_order_relaxed);
   atomic_store_explicit(&r->nth, p->nth, memory_order_relaxed);
   atomic_store_explicit(&r->state, RANK_WAITS, memory_order_relaxed);
-  int64_t from = r->tracer ? trace_ns() : 0;
+  int64_t from = trace_now(r->tracer);
   weft_status st = comm_wait(r->comm, in->handle, &why);
   if (r->tracer) trace_wait(r, started, p->from, from);
   if (st != WEFT_OK) return fail(r, started, &why, e);
@@ -257,7 +257,7 @@ static weft_status run_range(Rank *r, uint32_t first, uint32_t n, const uint64_t
                              uint64_t fresh, bool check, StepEnd *end, weft_error *e) {
   const Instr *in = r->p->code + first, *last = in + n;
   for (; in < last; in++) {
-    int64_t from = r->tracer ? trace_ns() : 0;
+    int64_t from = trace_now(r->tracer);
     if (end) TRY(look_at_end(in, check, end, e));
     atomic_store_explicit(&r->at, in, memory_order_relaxed);
     tick(r);
@@ -274,7 +274,7 @@ static weft_status run_range(Rank *r, uint32_t first, uint32_t n, const uint64_t
     }
     bool runs = in->code == I_CALL || in->code == I_KERNEL;
     if (r->tracer && runs)
-      trace_add(r->tracer, TRACE_RUN, number(r, in), from, trace_ns());
+      trace_add(r->tracer, TRACE_RUN, number(r, in), from, trace_now(r->tracer));
   }
   return WEFT_OK;
 }

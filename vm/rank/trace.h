@@ -30,9 +30,11 @@ typedef struct Tracer {
   uint32_t call;
   int32_t step;
   bool full;
+  bool processor; /* times are the processor time of the rank's thread */
 } Tracer;
 
 int64_t trace_ns(void);
+int64_t trace_now(const Tracer *t); /* 0 without one */
 /* Between them lie the events of a step. */
 int64_t trace_begin(Tracer *t, int64_t step); /* when that was */
 void trace_end(Tracer *t, int64_t from);

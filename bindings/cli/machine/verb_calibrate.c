@@ -95,7 +95,7 @@ static void add_row(Calibrate *c, const WantedKernel *w) {
 /* Kernels `at` and those behind it that are measured with it; `*n` of them. */
 static weft_status measure_some(Calibrate *c, int pass, int at, int *n, weft_error *e) {
   const WantedKernel *w = &c->wanted.kernel.at[at];
-  *n = kernels_together(w, c->wanted.kernel.n - at);
+  *n = kernels_together(&c->bench, w, c->wanted.kernel.n - at);
   double *seconds = NEW_N(c->arena, double, *n);
   TRY(time_kernels(&c->bench, w, *n, seconds, e));
   for (int i = 0; i < *n; i++) {
@@ -167,6 +167,7 @@ static weft_status measure_machine(Calibrate *c, weft_error *e) {
 /* What was measured before an error or Ctrl-C is kept. */
 static weft_status measure(Calibrate *c, weft_error *e) {
   TRY(measure_machine(c, e));
+  c->bench.f32 = c->table.f32, c->bench.bf16 = c->table.bf16;
   c->saved = now_s();
   bool processes = c->comm->processes;
   weft_status st = processes ? measure_moves_of_processes(c, e) : WEFT_OK;
