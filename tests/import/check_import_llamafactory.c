@@ -6,11 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/harness/import_files.h"
-
-static const char *import(const char *more) { return import_file("a.yaml", more); }
-
-#define MODEL "model_name_or_path: Qwen/Qwen2.5-0.5B-Instruct\ndo_train: true\n"
+#include "tests/harness/llamafactory_rows.h"
 
 static const char lora[] =
     "### model\nmodel_name_or_path: Qwen/Qwen2.5-7B-Instruct\n"
@@ -78,26 +74,6 @@ START_TEST(nothing_is_dropped) {
 END_TEST
 
 /* ---- meanings ---- */
-
-/* A few arguments, and what the plan and the report have then; behind a ! what the plan
- * lacks. */
-enum { SAYS = 6 };
-typedef struct Row {
-  const char *arguments, *plan[SAYS], *report[SAYS];
-} Row;
-
-static void check_rows(const Row *rows, int n) {
-  for (int i = 0; i < n; i++) {
-    import_put("a.yaml", arena_printf(scratch_arena, MODEL "%s", rows[i].arguments));
-    const char *report = import("--world 2");
-    for (int k = 0; k < SAYS; k++) {
-      const char *says = rows[i].plan[k];
-      if (says && says[0] == '!') import_plan_lacks(says + 1);
-      if (says && says[0] != '!') import_plan_has(says);
-      if (rows[i].report[k]) import_has(report, rows[i].report[k]);
-    }
-  }
-}
 
 /* Defaults of both systems; a base computes in the type of its files, what learns is f32.
  */
@@ -315,54 +291,6 @@ START_TEST(files_that_are_not_there_are_said) {
 }
 END_TEST
 
-/* ---- Megatron among the arguments ---- */
-
-START_TEST(megatron_is_known_by_its_arguments) {
-  import_put("a.yaml",
-             MODEL "finetuning_type: full\nbf16: true\nper_device_train_batch_size: 1\n"
-                   "gradient_accumulation_steps: 8\ntensor_model_parallel_size: 2\n"
-                   "pipeline_model_parallel_size: 2\nsequence_parallel: true\n"
-                   "use_distributed_optimizer: true\nrecompute_granularity: selective\n"
-                   "virtual_pipeline_model_parallel_size: 2\napply_rope_fusion: true\n");
-  const char *report = import("--world 8");
-  import_plan_has("tp = 2,");
-  import_plan_has("pp = 2,");
-  import_plan_has("virtual = 2,");
-  import_plan_has("\"zero\",  -- Megatron");
-  import_plan_has("stage = 1,");
-  import_plan_has("sequence_parallel = true,");
-  import_plan_has("recompute = \"selective\",");
-  import_plan_has("global = 16,");
-  import_has(report, "by those of each microbatch");
-  import_put("a.yaml", MODEL "finetuning_type: full\nuse_packed_sequences: true\n"
-                             "mixed_precision: bf16_mixed\nbf16: true\n");
-  import("--world 2");
-  import_plan_has("stage = 1,  -- the default there"); /* Megatron-Bridge's */
-  import_plan_has("size = 2048,  -- a.yaml:4: use_packed_sequences");
-}
-END_TEST
-
-/* Adam steps, three shapes are known, and parts of the steps are rounded down. */
-static const Row bridge[] = {
-    {"finetuning_type: full\nbf16: true\nuse_megatron_bridge: true\noptim: sgd\n"
-     "lr_scheduler_type: polynomial\nmax_steps: 55\nwarmup_ratio: 0.1\nuse_muon: true\n",
-     {"optimizer = weft.adamw {", "lr = weft.cosine {", "warmup = 5,", "!min =", "!power",
-      "!warmup_ratio ="},
-     {"below Megatron-Bridge LLaMA-Factory takes it for polynomial",
-      "below Megatron-Bridge Adam steps, whatever it says", "rounded down"}},
-    {"finetuning_type: full\nbf16: true\nuse_megatron_bridge: true\n"
-     "lr_scheduler_type: constant\nmax_steps: 50\nwarmup_steps: 4\n",
-     {"lr = weft.constant {", "warmup = 4,"},
-     {NULL}},
-    {"finetuning_type: full\nbf16: true\nuse_megatron_bridge: true\n"
-     "lr_scheduler_type: warmup_stable_decay\nmax_steps: 50\nwarmup_steps: 0.2\n",
-     {"lr = weft.cosine {", "!warmup =", "!decay_style"},
-     {"takes it for a number of steps"}},
-};
-
-START_TEST(megatron_bridge_has_its_own_steps) { check_rows(bridge, LEN(bridge)); }
-END_TEST
-
 /* ---- errors ---- */
 
 /* All errors of a file are told at once. */
@@ -453,8 +381,6 @@ Suite *import_llamafactory_suite(void) {
   tcase_add_test(t, a_file_of_deepspeed_is_read);
   tcase_add_test(t, an_optimizer_of_deepspeeds_file_steps);
   tcase_add_test(t, files_that_are_not_there_are_said);
-  tcase_add_test(t, megatron_is_known_by_its_arguments);
-  tcase_add_test(t, megatron_bridge_has_its_own_steps);
   tcase_add_test(t, what_cannot_be_is_refused_by_its_argument);
   tcase_add_test(t, an_imported_plan_trains);
   suite_add_tcase(s, t);

@@ -167,18 +167,42 @@ local function put_base(book, plan)
   end
 end
 
+-- Megatron-Bridge is told the rank and alpha alone (train/megatron_bridge/config_builder.py).
+local UNTOLD = { "additional_target", "lora_dropout", "use_rslora", "use_dora", "adapter_name_or_path" }
+-- Linears beside linear_proj, linear_fc1 and linear_fc2, where queries, keys and values are no linear_qkv.
+local OF_BRIDGE = { deepseek_v3 = { "o_proj", "gate_proj", "up_proj", "down_proj" } }
+
+local function put_of_bridge(book, plan, m, config)
+  local names = names_of(book, "lora_target")
+  if names and names[1] ~= "all" then
+    book:no_effect("lora_target", "below Megatron-Bridge linear_qkv, linear_proj, linear_fc1 and linear_fc2 have factors, whatever it says")
+  end
+  local list = OF_BRIDGE[config[1]] or m.experts and linears(config, true)
+  plan:put("adapter.targets", list and quote.value(list) or quote.text "all-linear", "those of LLaMA-Factory below Megatron-Bridge")
+  book:translated("lora_target", "adapter.targets")
+  book:assume("adapter.targets", "factors beside each of q, k, v, gate and up; Megatron-Bridge's fused linears have one pair for all")
+  if m.experts then
+    book:assume("adapter.targets", "experts have no factors; Megatron-Bridge's do, as linear_fc1 and linear_fc2 are theirs, too")
+  end
+  for _, key in ipairs(UNTOLD) do book:no_effect(key, "LLaMA-Factory does not tell Megatron-Bridge of it") end
+  if book:value "quantization_bit" ~= nil then
+    book:refuse("quantization_bit", "below Megatron-Bridge LLaMA-Factory takes no model that is quantized")
+  end
+end
+
 local function put_lora(book, plan, m, config, foreign)
   plan:put("adapter.#", quote.text "lora", book:leaf "finetuning_type" or "LLaMA-Factory's default")
   local rank = put_number(book, plan, "lora_rank", "adapter.rank", 8, "LLaMA-Factory's default")
   put_alpha(book, plan, rank)
+  put_plus(book, plan, config, m.experts, foreign)
+  book:translated("finetuning_type", "adapter")
+  if m.bridge then return put_of_bridge(book, plan, m, config) end
   put_targets(book, plan, config, m.experts)
   put_saved(book, plan, config)
   put_dropout(book, plan, m)
   put_switches(book, plan)
-  put_plus(book, plan, config, m.experts, foreign)
   put_from(book, plan)
   put_base(book, plan)
-  book:translated("finetuning_type", "adapter")
   local decay = tonumber(book:value "weight_decay") or 0
   if decay > 0 and plan:has "adapter.dora" then
     book:assume("adapter.dora", "magnitudes of features do not decay; Transformers' trainer lets them decay")
@@ -271,6 +295,23 @@ local LORA = { "lora_rank", "lora_alpha", "lora_target", "additional_target", "l
                "adapter_name_or_path" }
 local FREEZE = { "freeze_trainable_layers", "freeze_trainable_modules", "freeze_extra_modules" }
 
+-- Below Megatron: mcore_adapter trains all parameters, and so does Megatron-Bridge but in stage sft.
+function adapter.settle(book, m)
+  if m.bridge and m.stage ~= "pt" and m.stage ~= "sft" then
+    book:refuse("stage", "below Megatron-Bridge LLaMA-Factory trains in stages pt and sft alone")
+  end
+  local key = "finetuning_type"
+  if m.bridge and m.kind ~= "full" and m.kind ~= "lora" then
+    return book:refuse(key, string.format("%s = %s: below Megatron-Bridge LLaMA-Factory takes full and lora", key, m.kind))
+  end
+  if not m.megatron or m.kind == "full" or m.bridge and m.stage == "sft" then return end
+  m.kind = "full"
+  m.whole = (m.bridge and "Megatron-Bridge in stage pt" or "mcore_adapter") .. " trains all parameters"
+  book:no_effect(key, m.whole .. ", whatever it says")
+  book:assume("adapter", string.format("none: %s, whatever finetuning_type says%s", m.whole, m.bridge and ""
+                                       or "; use_megatron_bridge: true says that Megatron-Bridge trains, which has LoRA in stage sft"))
+end
+
 -- `m.kind`: lora, full, freeze or oft. `foreign`: why there is no
 -- optimizer of LLaMA-Factory's own, or nil.
 function adapter.put(book, plan, m, config, foreign)
@@ -286,8 +327,8 @@ function adapter.put(book, plan, m, config, foreign)
   else
     book:translated("finetuning_type", "adapter, none: all parameters learn")
   end
-  for _, key in ipairs(LORA) do book:no_effect(key, "it counts with finetuning_type: lora alone") end
-  for _, key in ipairs(FREEZE) do book:no_effect(key, "it counts with finetuning_type: freeze alone") end
+  for _, key in ipairs(LORA) do book:no_effect(key, m.whole or "it counts with finetuning_type: lora alone") end
+  for _, key in ipairs(FREEZE) do book:no_effect(key, m.whole or "it counts with finetuning_type: freeze alone") end
 end
 
 return adapter

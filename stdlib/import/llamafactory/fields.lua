@@ -58,7 +58,8 @@ return {
   { "loss.gamma", "simpo_gamma", note = "0.5 if it is not given, as there" },
   { "loss_chunks", "enable_liger_kernel", note = "in stages `pt` and `sft`, with gradients in f32" },
 
-  { "adapter, freeze", "finetuning_type", note = "`lora`, the default; `full`; `freeze`; what `oft` trains is said" },
+  { "adapter, freeze", "finetuning_type", note = "`lora`, the default; `full`; `freeze`; what `oft` trains is said. "
+    .. "Below Megatron all parameters learn, whatever it says, but for Megatron-Bridge's LoRA in stage `sft`" },
   { "adapter.rank", "lora_rank", note = "8 if it is not given, as there" },
   { "adapter.alpha", "lora_alpha", note = "twice the rank if it is not given, as there" },
   { "adapter.targets", "lora_target", note = "`all`, the default: all linears but the head" },

@@ -150,6 +150,7 @@ function llamafactory.translate(book, plan, options)
   if not config then return book:apply_early(left_out) end
   m.experts = experts.has(config)
   ranks.put_axes(book, plan, m)
+  adapter.settle(book, m)
   local strategy, ds = ranks.put_strategy(book, plan, m, config, options)
   put_rest(book, plan, m, config, strategy, ds)
   if ds then beside.finish(ds, book) end

@@ -130,14 +130,11 @@ end
 -- ---- the field ----
 
 -- The kind that Megatron has for one.
-local function put_of_bridge(book, plan, m, kind, lr)
+local function kind_of_bridge(book, kind)
   local own = OF_BRIDGE[kind]
   if own == "constant_with_warmup" then return own end
   if not own then
     book:assume("optimizer.lr", string.format("cosine: below Megatron-Bridge LLaMA-Factory takes it for %s", quote.shown(kind)))
-  end
-  if m.kind ~= "lora" and m.kind ~= "full" then
-    plan:put(R .. "min", quote.value(0.1 * lr), "LLaMA-Factory's below Megatron-Bridge: a tenth of the rate")
   end
   return own or "cosine"
 end
@@ -156,7 +153,7 @@ function rate.put(book, plan, m, steps)
     shape, kind = "linear", "linear"
   end
   if m.bridge then
-    kind = put_of_bridge(book, plan, m, kind, lr or 5e-5)
+    kind = kind_of_bridge(book, kind)
     shape = SHAPES[kind]
   end
   plan:head("optimizer.lr", "weft." .. shape)
