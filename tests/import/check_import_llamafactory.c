@@ -114,6 +114,17 @@ static const Row formats[] = {
     {"finetuning_type: full\nbf16: true\noptim: adamw_bnb_8bit\n",
      {"weft.adamw_8bit {"},
      {"Transformers gives these 32 bits"}},
+    /* FSDP 1 has parameters of one dimension, FSDP 2 others than Muon knows. */
+    {"finetuning_type: full\nbf16: true\nuse_muon: true\nfsdp: full_shard auto_wrap\n"
+     "fsdp_config: {version: 1}\nweight_decay: 0.1\noptim: sgd\n",
+     {"weft.adamw {", "decay_vectors = true,", "betas = { 0.9, 0.999 },"},
+     {"the parameters of FSDP 1 have one", "optim = sgd: use_muon says it"}},
+    {"finetuning_type: full\nbf16: true\nuse_muon: true\nfsdp: full_shard\n",
+     {"weft.muon {"},
+     {"ends with an error at its first step, as FSDP 2 puts"}},
+    {"finetuning_type: full\nbf16: true\nuse_muon: true\ndeepspeed: ds_z2_config.json\n",
+     {"weft.muon {"},
+     {"ends with an error at its first step, as ZeRO puts"}},
     {"stage: sft\nbf16: true\nuse_muon: true\nloraplus_lr_ratio: 4\n",
      {"weft.adamw {", "lora_B"},
      {"loraplus_lr_ratio says it"}},

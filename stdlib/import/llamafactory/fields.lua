@@ -85,7 +85,7 @@ return {
   { "optimizer", "optim", note = "AdamW of PyTorch, Apex and bitsandbytes; `adamw_8bit`, `adamw_bnb_8bit` and "
     .. "`paged_adamw_8bit` are `weft.adamw_8bit`; Adafactor, Lion, SGD. Below Megatron-Bridge, and beside an optimizer in "
     .. "DeepSpeed's file, it counts not, which is said" },
-  { "optimizer", "use_muon", note = "`weft.muon` with `match_rms_adamw`" },
+  { "optimizer", "use_muon", note = "`weft.muon` with `match_rms_adamw`; AdamW with version 1 of `fsdp`, as there" },
   { "optimizer.momentum", "optim_args", note = "of SGD, with `dampening` and `nesterov`" },
   { "optimizer.lr", "learning_rate", "lr_scheduler_type",
     note = "5e-5 and `linear` if they are not given, as there; `cosine`, `cosine_with_min_lr`, `constant`, "

@@ -89,6 +89,18 @@ local function put_muon(book, plan, m)
   book:no_effect("optim", "use_muon says it")
   book:assume("optimizer", "Muon's iteration is in f32 here, in bf16 there, and its eps is beside another sum: the same matrices to "
               .. "rounding")
+  if m.swaps then
+    book:assume("optimizer", string.format("Muon steps here; LLaMA-Factory's ends with an error at its first step, as %s puts other "
+                                           .. "parameters in the place of those that it knows", m.swaps))
+  end
+end
+
+-- Where FSDP has one dimension of all.
+local function put_flat(book, plan)
+  put_adam(book, plan)
+  book:translated("use_muon", "optimizer")
+  book:no_effect("optim", "use_muon says it")
+  book:assume("optimizer", "AdamW: LLaMA-Factory's Muon steps what has two dimensions, and the parameters of FSDP 1 have one")
 end
 
 -- ---- the builder ----
@@ -101,6 +113,7 @@ local function kind_of(book, m)
     return "weft.adamw", put_adam
   end
   if m.muon then return "weft.muon", put_muon end
+  if m.flat then return "weft.adamw", put_flat end
   book:no_effect("use_muon", book:value "use_muon" and "loraplus_lr_ratio says it, which LLaMA-Factory asks for first" or "it is off")
   if name == nil then return "weft.adamw", put_adam end
   local kinds = name == "sgd" and { "weft.sgd", put_sgd } or name == "adafactor" and { "weft.adafactor", trainer.put_adafactor }
@@ -166,7 +179,7 @@ local function put_own(book, plan, m, steps)
   plan:head("optimizer", builder)
   rate.put(book, plan, m, steps)
   put(book, plan, m)
-  put_decay(book, plan, m.decays_all or builder == "weft.muon")
+  put_decay(book, plan, m.decays_all or m.flat or builder == "weft.muon")
   say_8_bits(book, plan, builder)
   if not m.pure or not IN_TYPE[builder] then return end
   plan:put("optimizer.state_dtype", quote.text "bf16", "of the type of the parameters")

@@ -190,6 +190,15 @@ local function put_reshard(book, plan, how)
   plan:put("strategy.reshard_after_forward", tostring(how.reshard), book:leaf "fsdp")
 end
 
+-- LLaMA-Factory's Muon steps what has two dimensions, of which FSDP 1 leaves nothing, and knows its parameters by
+-- themselves, in whose place FSDP 2 puts others.
+local function put_muon(book, m)
+  local one = scalar.integer(book:value "fsdp_config.version") == 1
+  m.flat = m.muon and one
+  m.muon = m.muon and not one
+  m.swaps = not m.v1 and "FSDP 2" or nil
+end
+
 -- Muon puts matrices together on the device.
 local ON_DEVICE = "what Muon keeps stays on the device: nothing is offloaded"
 local OFFLOADS = { "fsdp_config.offload_params", "fsdp_config.cpu_offload" }
@@ -214,6 +223,7 @@ local function put_fsdp(book, plan, m)
   plan:put("strategy.#", quote.text(how.ddp and "ddp" or "fsdp2"), book:leaf "fsdp")
   book:translated("fsdp", "strategy")
   if how.ddp then return "ddp" end
+  put_muon(book, m)
   put_reshard(book, plan, how)
   put_offload(book, plan, m, offload)
   if how.hybrid then
@@ -274,6 +284,7 @@ function ranks.put_strategy(book, plan, m, config, options)
   if m.v1 then v1.put_steps(book, m) end
   if ds then
     beside.put(ds, plan, config)
+    m.swaps = plan:source "strategy.stage" ~= "0" and "ZeRO" or nil
     book:no_effect("fsdp", "deepspeed says the strategy")
     return "zero", ds
   end
