@@ -183,7 +183,13 @@ static const Row kinds[] = {
      {"nothing is evaluated"}},
     {"finetuning_type: freeze\nfreeze_trainable_layers: -1\nfreeze_extra_modules: norm\n"
      "freeze_trainable_modules: mlp\n",
-     {"freeze = { \"embed_tokens\", \"layers.0.self_attn\",", "\"layers.1\","},
+     {"freeze = { \"embed_tokens\", \"layers.0.self_attn.q_proj\",",
+      "\"layers.0.self_attn.o_proj\", \"layers.1.self_attn.q_proj\",",
+      "\"layers.1.mlp\",", "!input_layernorm"},
+     {"freeze; norms of all layers learn, too"}},
+    {"finetuning_type: freeze\nfreeze_trainable_layers: -1\n"
+     "freeze_trainable_modules: mlp\n",
+     {"\"layers.0.self_attn\", \"layers.0.input_layernorm\",", "\"layers.1\","},
      {NULL}},
     {"finetuning_type: oft\noft_block_size: 32\nuse_muon: true\nweight_decay: 0.1\n",
      {"adjust_lr = \"match_rms_adamw\",", "decay_vectors = true,"},

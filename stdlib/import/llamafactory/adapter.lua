@@ -243,19 +243,30 @@ local function trained_layers(book, n, layers)
   return trains
 end
 
-local function frozen_patterns(book, config, n, layers, names)
+-- Adds to a list the parts of a layer but those of `names`, and, with `norms`, but all norms.
+local function add_parts(list, layer, parts, names, norms)
+  for _, part in ipairs(parts) do
+    local learns = has(names, part) or norms and string.find(part, "norm$")
+    local modules = norms and part == "self_attn" and { "q_proj", "k_proj", "v_proj", "o_proj" } or {}
+    for _, module in ipairs(modules) do
+      if not learns then list[#list + 1] = string.format("%s.%s.%s", layer, part, module) end
+    end
+    if not learns and #modules == 0 then list[#list + 1] = layer .. "." .. part end
+  end
+end
+
+-- `norms`: whether extra modules have "norm", which LLaMA-Factory finds in the names of all norms.
+local function frozen_patterns(book, config, trains, layers, names, norms)
   local extra, list = names_of(book, "freeze_extra_modules"), {}
   for _, name in ipairs(ends_of(config)) do
     if not has(extra, name) then list[#list + 1] = name end
   end
-  local trains = trained_layers(book, n, layers)
   for i = 0, layers - 1 do
-    if not trains[i] then
-      list[#list + 1] = (config[1] == "gpt2" and "h." or "layers.") .. i
-    else
-      for _, part in ipairs(names and PARTS[config[1]] or {}) do
-        if not has(names, part) then list[#list + 1] = string.format("layers.%d.%s", i, part) end
-      end
+    local layer = (config[1] == "gpt2" and "h." or "layers.") .. i
+    if not trains[i] and not norms then
+      list[#list + 1] = layer
+    elseif not trains[i] or names then
+      add_parts(list, layer, PARTS[config[1]], trains[i] and names, norms)
     end
   end
   return list
@@ -269,10 +280,11 @@ local function put_freeze(book, plan, config)
                                           quote.shown(book:value(key))))
   end
   local layers = scalar.integer(config.num_hidden_layers)
-  local names = names_of(book, which)
+  local names, norms = names_of(book, which), has(names_of(book, "freeze_extra_modules"), "norm")
   if names and has(names, "all") then names = nil end
-  if not layers or layers > 1000 or names and not PARTS[config[1]] then
+  if not layers or layers > 1000 or (names or norms) and not PARTS[config[1]] then
     book:cannot(key, "freeze of the plan names what does not learn by its modules, which are not known of this model: all of it learns")
+    book:cannot("freeze_extra_modules", "see freeze_trainable_layers")
     return book:cannot(which, "see freeze_trainable_layers")
   end
   for _, name in ipairs(names or {}) do
@@ -281,8 +293,11 @@ local function put_freeze(book, plan, config)
                                               table.concat(PARTS[config[1]], ", ")))
     end
   end
-  local list = frozen_patterns(book, config, n, layers, names)
+  local list = frozen_patterns(book, config, trained_layers(book, n, layers), layers, names, norms)
   if #list > 0 then plan:put("freeze", quote.value(list), book:leaf(key) or "LLaMA-Factory's default: the last 2 layers learn") end
+  if norms then
+    book:translated("freeze_extra_modules", "freeze; norms of all layers learn, too, as LLaMA-Factory finds norm in their names")
+  end
   for _, one in ipairs { key, which, "freeze_extra_modules" } do book:translated(one, "freeze") end
   if values.flag(book, "use_llama_pro") then book:no_effect("use_llama_pro", "freeze says which layers learn") end
   book:translated("finetuning_type", "freeze")
