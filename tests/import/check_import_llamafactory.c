@@ -111,6 +111,17 @@ static const Row formats[] = {
     {"finetuning_type: full\npure_bf16: true\nfsdp: full_shard auto_wrap\n",
      {"master_dtype = \"bf16\","},
      {NULL}},
+    /* DeepSpeed is not told of it: with a stage it has what learns in f32. */
+    {"finetuning_type: full\npure_bf16: true\ndeepspeed: ds_z2_config.json\n",
+     {"param_dtype = \"bf16\",  -- a.yaml:4: pure_bf16", "grad_dtype = \"f32\",",
+      "!master_dtype", "!state_dtype"},
+     {"of what computes alone, as ZeRO has f32 master weights"}},
+    {"finetuning_type: full\npure_bf16: true\ndeepspeed: ds_z0_config.json\n",
+     {"master_dtype = \"bf16\",", "grad_dtype = \"bf16\",", "state_dtype = \"bf16\","},
+     {NULL}},
+    {"finetuning_type: lora\npure_bf16: true\ndeepspeed: ds_z2_config.json\n",
+     {"param_dtype = \"bf16\",  -- a.yaml:4: pure_bf16", "!master_dtype", "!state_dtype"},
+     {"as PEFT makes factors f32"}},
     {"finetuning_type: full\nbf16: true\noptim: adamw_bnb_8bit\n",
      {"weft.adamw_8bit {"},
      {"Transformers gives these 32 bits"}},
@@ -305,6 +316,9 @@ START_TEST(files_that_are_not_there_are_said) {
                    "deepspeed: {zero_optimization: {stage: 1}, bf16: {enabled: auto}}\n");
   import("--world 2");
   import_plan_has("stage = 1,  -- a.yaml:4: deepspeed.zero_optimization.stage");
+  import_put("a.yaml", MODEL "finetuning_type: full\npure_bf16: true\n"
+                             "deepspeed: ds_z3_config.json\n");
+  import_fails(1, "a.yaml", "", "pure_bf16 beside ZeRO's stage 3");
 }
 END_TEST
 

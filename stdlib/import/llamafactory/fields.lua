@@ -41,7 +41,8 @@ return {
   { "precision", "bf16", "fp16", note = "autocast over f32 parameters: what learns has f32 master weights; a frozen base "
     .. "has the type of its files, bf16" },
   { "precision.master_dtype, precision.grad_dtype, optimizer.state_dtype", "pure_bf16", note = "not of adapters, whose factors "
-    .. "PEFT makes f32, nor beside `bf16` and `fsdp`: Accelerate makes f32 what learns there" },
+    .. "PEFT makes f32, nor beside `bf16` and `fsdp`, where Accelerate makes f32 what learns, nor with stages of `deepspeed`, whose "
+    .. "master weights are f32" },
   { "precision.recipe", "fp8", "fp8_backend", note = "`rowwise` with `torchao`" },
 
   { "batch.micro", "per_device_train_batch_size", note = "8 if it is not given; of pairs twice as many sequences" },

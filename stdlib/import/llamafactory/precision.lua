@@ -32,6 +32,7 @@ end
 local function f32_by(m, strategy, ds)
   if m.megatron then return "Megatron has f32 master weights: it is not read there" end
   if m.kind == "lora" or m.kind == "oft" then return "PEFT makes factors f32" end
+  if ds and m.zero > 0 then return "ZeRO has f32 master weights" end
   if not m.bf16 and not m.fp16 then return nil end
   if ds then return "DeepSpeed has f32 master weights beside bf16 and fp16" end
   return strategy == "fsdp2" and "Accelerate makes what learns under FSDP f32 where bf16 or fp16 is given" or nil
@@ -100,6 +101,7 @@ function precision.put(book, plan, m, strategy, ds)
     put_pure(book, plan)
     book:no_effect("bf16", "pure_bf16 says it")
   elseif ds then
+    if by and not m.bf16 and not m.fp16 then book:translated("pure_bf16", "precision, of what computes alone, as " .. by) end
     for _, key in ipairs { "bf16", "fp16" } do book:translated(key, "precision, by DeepSpeed's settings") end
   elseif m.bf16 or m.fp16 then
     put_autocast(book, plan, m.bf16 and "bf16" or "f16", m.bf16 and "bf16" or "fp16", strategy)

@@ -262,13 +262,25 @@ end
 -- What arguments say that DeepSpeed's settings may leave open. The batch of a step needs the ranks.
 local function known_of(book, m)
   local function number(name, usual) return scalar.number(book:value(name)) or usual end
-  local bf16 = m.bf16 or m.pure
-  return { ["bf16.enabled"] = bf16, ["bfloat16.enabled"] = bf16, ["fp16.enabled"] = m.fp16, train_micro_batch_size_per_gpu = m.micro,
+  return { ["bf16.enabled"] = m.bf16, ["bfloat16.enabled"] = m.bf16, ["fp16.enabled"] = m.fp16, train_micro_batch_size_per_gpu = m.micro,
            gradient_accumulation_steps = m.each, gradient_clipping = number("max_grad_norm", 1.0),
            ["optimizer.params.lr"] = number("learning_rate", 5e-5),
            ["optimizer.params.betas"] = { number("adam_beta1", 0.9), number("adam_beta2", 0.999) },
            ["optimizer.params.eps"] = number("adam_epsilon", 1e-8),
            ["optimizer.params.weight_decay"] = number("weight_decay", 0.0) }
+end
+
+-- pure_bf16 is the type in which LLaMA-Factory loads the model, and nothing that DeepSpeed is told of: with a stage
+-- that has master weights and gradients in f32 then, and without one it leaves all as it is.
+local function put_pure(book, plan, m, ds)
+  m.zero = scalar.integer(ds:value "zero_optimization.stage" or 0) or 0
+  if not m.pure then return end
+  if m.zero == 3 then book:refuse("pure_bf16", "pure_bf16 beside ZeRO's stage 3, which LLaMA-Factory refuses") end
+  if m.bf16 or m.fp16 then return end
+  plan:put("precision.param_dtype", quote.text "bf16", book:leaf "pure_bf16")
+  if m.zero == 0 and (m.kind == "full" or m.kind == "freeze") then
+    plan:put("precision.grad_dtype", quote.text "bf16", book:leaf "pure_bf16")
+  end
 end
 
 -- Puts the strategy and the rest of the mesh. Returns its kind ("ddp", "fsdp2", "zero", "megatron") and, of "zero",
@@ -283,8 +295,9 @@ function ranks.put_strategy(book, plan, m, config, options)
   put_world(book, plan, m, options)
   if m.v1 then v1.put_steps(book, m) end
   if ds then
+    put_pure(book, plan, m, ds)
     beside.put(ds, plan, config)
-    m.swaps = plan:source "strategy.stage" ~= "0" and "ZeRO" or nil
+    m.swaps = m.zero > 0 and "ZeRO" or nil
     book:no_effect("fsdp", "deepspeed says the strategy")
     return "zero", ds
   end
