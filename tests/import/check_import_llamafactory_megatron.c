@@ -46,6 +46,17 @@ static const Row bridge[] = {
      "lr_scheduler_type: warmup_stable_decay\nmax_steps: 50\nwarmup_steps: 0.2\n",
      {"lr = weft.cosine {", "!warmup =", "!decay_style"},
      {"takes it for a number of steps"}},
+    /* Its formats are those of mixed_precision alone. */
+    {"finetuning_type: full\nuse_megatron_bridge: true\npure_bf16: true\n",
+     {"param_dtype = \"bf16\",  -- LLaMA-Factory's default", "!master_dtype",
+      "!state_dtype"},
+     {"pure_bf16 = true: below Megatron-Bridge mixed_precision says it"}},
+    {"finetuning_type: full\nbf16: true\nmixed_precision: fp16_mixed\n",
+     {"param_dtype = \"f16\",  -- a.yaml:5: mixed_precision"},
+     {"bf16 = true: below Megatron-Bridge mixed_precision says it"}},
+    {"lora_rank: 4\nmixed_precision: bf16_with_fp8_delayed_scaling_mixed\nfp8: true\n",
+     {"param_dtype = \"bf16\",", "!\"fp8\","},
+     {"products are in bf16: precision", "fp8 = true: below Megatron-Bridge"}},
 };
 
 START_TEST(megatron_bridge_has_its_own_steps) { check_rows(bridge, LEN(bridge)); }
@@ -56,7 +67,7 @@ END_TEST
 static const Row below_megatron[] = {
     {"bf16: true\ntensor_model_parallel_size: 2\nlora_rank: 4\n",
      {"tp = 2,", "!adapter ="},
-     {"adapter: none: mcore_adapter trains all parameters, whatever finetuning_type",
+     {"adapter: none: mcore_adapter trains all parameters; use_megatron_bridge: true",
       "lora_rank = 4: mcore_adapter trains all parameters"}},
     {"bf16: true\nfinetuning_type: freeze\nrecompute_granularity: full\n",
      {"!freeze ="},
@@ -84,6 +95,7 @@ START_TEST(what_learns_below_megatron) {
       1, "a.yaml", "finetuning_type=freeze",
       "finetuning_type = freeze: below Megatron-Bridge LLaMA-Factory takes full");
   import_fails(1, "a.yaml", "stage=dpo", "trains in stages pt and sft alone");
+  import_fails(1, "a.yaml", "mixed_precision=fast", "expected bf16_mixed, fp16_mixed");
   import_fails(1, "a.yaml", "quantization_bit=4", "takes no model that is quantized");
 }
 END_TEST

@@ -323,7 +323,7 @@ function adapter.settle(book, m)
   m.kind = "full"
   m.whole = (m.bridge and "Megatron-Bridge in stage pt" or "mcore_adapter") .. " trains all parameters"
   book:no_effect(key, m.whole .. ", whatever it says")
-  book:assume("adapter", string.format("none: %s, whatever finetuning_type says%s", m.whole, m.bridge and ""
+  book:assume("adapter", string.format("none: %s%s", m.whole, m.bridge and ""
                                        or "; use_megatron_bridge: true says that Megatron-Bridge trains, which has LoRA in stage sft"))
 end
 

@@ -22,6 +22,7 @@ return {
   { "strategy.overlap_param_gather", "overlap_param_gather" },
   { "recompute", "recompute_granularity", note = "`full`, `selective`" },
   { "moe.dispatcher", "moe_token_dispatcher_type", note = "with ep" },
+  { "precision", "mixed_precision", note = "of Megatron-Bridge, `bf16_mixed` if it is not given, whatever `bf16` and `fp16` say" },
   { "moe.router_dtype", "moe_router_dtype", note = "`fp32`" },
 
   { "strategy", "deepspeed", "deepspeed.*",

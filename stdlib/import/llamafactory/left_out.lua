@@ -213,7 +213,8 @@ all("sharded_ddp", off, "fsdp says it")
 
 -- ---- Megatron below LLaMA-Factory ----
 
-all("use_mca use_megatron_bridge", none, "other settings say that Megatron trains")
+all("use_mca", none, "other settings say that Megatron trains")
+all("use_megatron_bridge", none, "Megatron-Bridge trains where one of its settings is given")
 all([[bias_activation_fusion apply_rope_fusion cross_entropy_loss_fusion masked_softmax_fusion moe_grouped_gemm
   moe_shared_expert_overlap use_flash_attn use_flash_attn_npu_batch_invariant overlap_p2p_comm cuda_graph_impl
   cuda_graph_scope variable_seq_lengths]], none, KERNELS)
@@ -236,7 +237,6 @@ all([[delay_grad_reduce ddp_average_in_collective ddp_bucket_size check_for_nan_
 all("accumulate_allreduce_grads_in_fp32", none, "gradients add up in f32")
 all("optimizer", unless, { "adam" }, "optimizer is AdamW", "optim says which optimizer there is")
 all("optimizer_cpu_offload optimizer_offload_fraction", off, "states of the optimizer stay on the device")
-all("mixed_precision", unless, { "bf16_mixed" }, "precision says it", "precision is that of bf16 and fp16")
 all("megatron_pretrained_checkpoint", none, "weft.hf reads the files of a model")
 
 -- ---- v1 ----

@@ -87,11 +87,33 @@ local function put_fp8(book, plan, m)
               .. "have tensorwise scales")
 end
 
+-- Megatron-Bridge is told mixed_precision alone (train/megatron_bridge/config_builder.py), and has f32 master weights
+-- and gradients.
+local function put_of_bridge(book, plan, m)
+  local key = "mixed_precision"
+  local name = tostring(book:value(key) or "bf16_mixed")
+  local kind = string.find(name, "bf16", 1, true) and "bf16" or string.find(name, "fp16", 1, true) and "f16"
+  if not kind then
+    return book:refuse(key, string.format("%s = %s: expected bf16_mixed, fp16_mixed, or a name of Megatron-Bridge's with one of them",
+                                          key, quote.shown(name)))
+  end
+  plan:put("precision.param_dtype", quote.text(kind), book:leaf(key) or "LLaMA-Factory's default below Megatron-Bridge")
+  if string.find(name, "fp8", 1, true) then
+    book:cannot(key, string.format("products are in %s: precision = \"fp8\" has recipes", kind))
+  end
+  book:translated(key, "precision")
+  for _, one in ipairs { "bf16", "fp16", "pure_bf16", "fp8", "fp8_backend" } do
+    book:no_effect(one, "below Megatron-Bridge mixed_precision says it")
+  end
+  m.pure = false
+end
+
 -- `ds`: DeepSpeed's settings, which have put theirs already, or nil.
 function precision.put(book, plan, m, strategy, ds)
   if m.bf16 and m.fp16 then
     return book:refuse("fp16", "fp16 and bf16 are both true, which Transformers refuses")
   end
+  if m.bridge then return put_of_bridge(book, plan, m) end
   put_fp8(book, plan, m)
   local by = m.pure and f32_by(m, strategy, ds)
   if by then m.pure = false end
@@ -155,6 +177,8 @@ end
 
 -- ---- the head in pieces ----
 
+local F32 = quote.text "f32"
+
 local function caps_logits(config)
   local cap = config.final_logit_softcapping
   if cap == nil then cap = use("models/" .. config[1]).defaults.final_logit_softcapping end
@@ -168,7 +192,7 @@ function precision.put_liger(book, plan, m, config)
   local saved = (plan:source "adapter.targets" or "") .. (plan:source "adapter.modules_to_save" or "")
   if m.stage ~= "pt" and m.stage ~= "sft" or m.own_loss then
     return book:no_effect(key, "which kernels compute does not change the plan; this loss needs the logits")
-  elseif plan:has "precision.grad_dtype" or string.find(saved, "lm_head", 1, true) or caps_logits(config) then
+  elseif (plan:source "precision.grad_dtype" or F32) ~= F32 or string.find(saved, "lm_head", 1, true) or caps_logits(config) then
     return book:cannot(key, "the same numbers; the logits are in memory here, as loss_chunks needs gradients in f32 of a head that "
                        .. "has no adapter and caps nothing: more memory")
   end
