@@ -61,6 +61,26 @@ START_TEST(all_of_a_model_learns_in_the_type_of_its_files) {
 }
 END_TEST
 
+/* Its trainer of pairs drops, and copies of modules are stepped in their own type. */
+START_TEST(pairs_and_copies_are_those_of_v1) {
+  import_put("a.yaml", MODEL "peft_config: {name: lora, modules_to_save: [norm]}\n"
+                             "pref_loss: sigmoid\nmax_steps: 10\n");
+  const char *report = import("--world 2");
+  import_plan_has("dropout = 0.05,");
+  import_has(report, "what modules_to_save names has f32 master weights");
+  import_has(report, "v1 cuts both together to cutoff_len");
+  import_has(report, "v1 weighs the mean of each microbatch by its label tokens");
+  import_put("z2.json",
+             "{\"zero_optimization\": {\"stage\": 2}, \"bf16\": {\"enabled\": true}}\n");
+  import_put("a.yaml", MODEL "peft_config: {name: lora, modules_to_save: [norm]}\n"
+                             "dist_config: {name: deepspeed, config_file: z2.json}\n"
+                             "max_steps: 10\n");
+  report = import("--world 2");
+  import_lacks(report, "what modules_to_save names");
+  import_lacks(report, "v1 cuts both");
+}
+END_TEST
+
 START_TEST(names_are_those_of_v1) {
   import_put("a.yaml", MODEL "micro_batch_size: 2\nlora_rank: 8\n");
   import_fails(1, "a.yaml", "",
@@ -86,6 +106,7 @@ Suite *import_llamafactory_v1_suite(void) {
   tcase_set_timeout(t, 120);
   tcase_add_test(t, adapters_have_their_own_defaults);
   tcase_add_test(t, all_of_a_model_learns_in_the_type_of_its_files);
+  tcase_add_test(t, pairs_and_copies_are_those_of_v1);
   tcase_add_test(t, names_are_those_of_v1);
   suite_add_tcase(s, t);
   return s;

@@ -72,12 +72,12 @@ local function put_saved(book, plan, config)
   book:translated(key, "adapter.modules_to_save")
 end
 
--- disable_dropout_in_model is what the trainers of pairs begin with.
+-- disable_dropout_in_model is what the trainers of pairs begin with, but v1's.
 local function put_dropout(book, plan, m)
   local key = "lora_dropout"
   local rate = values.rate(book, key)
   if not rate then return book:no_effect(key, "nothing is dropped") end
-  if m.stage == "dpo" or m.stage == "kto" then
+  if not m.v1 and (m.stage == "dpo" or m.stage == "kto") then
     return book:no_effect(key, "LLaMA-Factory drops nothing in stage " .. m.stage)
   end
   plan:put("adapter.dropout", quote.value(rate), book:leaf(key))

@@ -1,6 +1,7 @@
 -- loss.lua - the stage of LLaMA-Factory's arguments: what is minimised. dpo is the loss of that name; hinge, ipo and
 -- simpo (train/dpo/trainer.py) are functions of the plan.
 local quote = use "import/quote"
+local v1 = use "import/llamafactory/v1"
 local values = use "import/values"
 
 local loss = {}
@@ -167,6 +168,7 @@ end
 function loss.put(book, plan, m)
   if m.stage == "dpo" then
     put_pairs(book, plan, m)
+    if m.v1 then v1.say_pairs(book) end
   elseif m.stage == "kto" then
     book:cannot("stage", KTO)
     book:cannot("pref_beta", KTO)

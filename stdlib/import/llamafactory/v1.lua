@@ -173,6 +173,8 @@ function v1.put_steps(book, m)
   book:translated(key, "batch.global")
 end
 
+local SAVED = "what modules_to_save names has f32 master weights, gradients and averages; there they are bf16, as PEFT makes factors "
+  .. "alone f32"
 local KEPT = "shards of gradients are f32, as they are summed; there they are rounded to the weights' type after the last sum"
 
 -- Weights have the type of their files, bf16; what an adapter adds, and layers that are not frozen, have f32 masters.
@@ -193,7 +195,16 @@ function v1.put_precision(book, plan, m, strategy)
       m.pure = true
     end
   end
+  if m.kind == "lora" and book:value "additional_target" ~= nil and plan:source "precision.param_dtype" == quote.text "bf16" then
+    book:assume("precision", SAVED)
+  end
   book:translated("bf16", "precision")
+end
+
+-- A row of v1 has both answers of a pair, and microbatches count by what their rows learn.
+function v1.say_pairs(book)
+  book:assume("batch.seq", "each answer of a pair has cutoff_len tokens with its prompt; v1 cuts both together to cutoff_len")
+  book:assume("loss", "all pairs of a step count alike; v1 weighs the mean of each microbatch by its label tokens")
 end
 
 -- Before all else: names, defaults and what stands elsewhere among the others.
