@@ -111,7 +111,7 @@ local function put_switches(book, plan)
   end
 end
 
--- A rate of its own for each B, and for what has one dimension.
+-- A rate of its own for each B, and for what has one dimension: magnitudes of DoRA.
 local MODULES = { q_proj = "self_attn", k_proj = "self_attn", v_proj = "self_attn", o_proj = "self_attn", gate_proj = "mlp",
                   up_proj = "mlp", down_proj = "mlp" }
 
@@ -127,7 +127,9 @@ local function put_plus(book, plan, config, experts, foreign)
     if not MODULES[name] then
       return book:cannot(key, "groups of the plan take a factor of the rate: of this model's modules each B needs its name in one")
     end
-    patterns[#patterns + 1] = string.format("layers.*.%s.%s.lora_B", MODULES[name], name)
+    local module = string.format("layers.*.%s.%s.", MODULES[name], name)
+    patterns[#patterns + 1] = module .. "lora_B"
+    if plan:has "adapter.dora" then patterns[#patterns + 1] = module .. "lora_magnitude_vector" end
   end
   if #patterns == 0 or ratio == 0 then return book:cannot(key, "the rate of each B is that of all") end
   plan:put("groups", string.format("{ { %s, lr = %s } }", string.sub(quote.value(patterns), 3, -3), quote.value(ratio)), book:leaf(key))
@@ -194,15 +196,18 @@ local function put_lora(book, plan, m, config, foreign)
   plan:put("adapter.#", quote.text "lora", book:leaf "finetuning_type" or "LLaMA-Factory's default")
   local rank = put_number(book, plan, "lora_rank", "adapter.rank", 8, "LLaMA-Factory's default")
   put_alpha(book, plan, rank)
+  if m.bridge then
+    put_of_bridge(book, plan, m, config)
+  else
+    put_targets(book, plan, config, m.experts)
+    put_saved(book, plan, config)
+    put_dropout(book, plan, m)
+    put_switches(book, plan)
+    put_from(book, plan)
+    put_base(book, plan)
+  end
   put_plus(book, plan, config, m.experts, foreign)
   book:translated("finetuning_type", "adapter")
-  if m.bridge then return put_of_bridge(book, plan, m, config) end
-  put_targets(book, plan, config, m.experts)
-  put_saved(book, plan, config)
-  put_dropout(book, plan, m)
-  put_switches(book, plan)
-  put_from(book, plan)
-  put_base(book, plan)
   local decay = tonumber(book:value "weight_decay") or 0
   if decay > 0 and plan:has "adapter.dora" then
     book:assume("adapter.dora", "magnitudes of features do not decay; Transformers' trainer lets them decay")

@@ -71,7 +71,7 @@ return {
   { "adapter.modules_to_save", "additional_target" },
   { "adapter.base", "quantization_bit", "quantization_type", "double_quantization", "quantization_method",
     note = "4 bits of `bnb`, as NF4 with double quantisation" },
-  { "groups", "loraplus_lr_ratio", note = "the rate of each B" },
+  { "groups", "loraplus_lr_ratio", note = "the rate of each B, and of magnitudes (`use_dora`)" },
   { "freeze", "freeze_trainable_layers", "freeze_trainable_modules", "freeze_extra_modules",
     note = "the patterns of all else; `freeze_trainable_modules` other than `all` of models with Llama's modules" },
 
