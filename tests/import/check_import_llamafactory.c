@@ -112,9 +112,10 @@ static const Row formats[] = {
      {"master_dtype = \"bf16\","},
      {NULL}},
     /* DeepSpeed is not told of it: with a stage it has what learns in f32. */
-    {"finetuning_type: full\npure_bf16: true\ndeepspeed: ds_z2_config.json\n",
+    {"finetuning_type: full\npure_bf16: true\ndeepspeed: ds_z2_config.json\n"
+     "enable_liger_kernel: true\n",
      {"param_dtype = \"bf16\",  -- a.yaml:4: pure_bf16", "grad_dtype = \"f32\",",
-      "!master_dtype", "!state_dtype"},
+      "loss_chunks = \"auto\",", "!master_dtype", "!state_dtype"},
      {"of what computes alone, as ZeRO has f32 master weights"}},
     {"finetuning_type: full\npure_bf16: true\ndeepspeed: ds_z0_config.json\n",
      {"master_dtype = \"bf16\",", "grad_dtype = \"bf16\",", "state_dtype = \"bf16\","},
@@ -165,9 +166,14 @@ static const Row stages[] = {
     {"stage: sft\npacking: true\nlr_scheduler_type: constant\nwarmup_ratio: 0.1\n",
      {"too_long = \"truncate\",", "weft.constant {"},
      {"samples of a sequence see those before them there", "constant has no warmup"}},
+    {"stage: pt\npacking: true\nlr_scheduler_type: cosine_warmup_with_min_lr\n"
+     "lr_scheduler_kwargs: {min_lr_rate: 0.1}\nwarmup_steps: 10\nmax_steps: 100\n",
+     {"seq = 2047,", "warmup = 10,", "min_ratio = 0.1,", "!packed =", "!k / warmup"},
+     {"packing = true -> batch.seq, a token less", "gives the step before it"}},
     {"stage: pt\npacking: false\nloraplus_lr_ratio: 16.0\nuse_dora: true\nweight_decay: "
      "0.1\n",
-     {"alone = true,", "\"layers.*.self_attn.q_proj.lora_B\",", "dora = true,"},
+     {"alone = true,", "\"layers.*.self_attn.q_proj.lora_B\",",
+      "\"layers.*.self_attn.q_proj.lora_magnitude_vector\",", "dora = true,"},
      {"the cross entropy of the next token", "magnitudes of features do not decay"}},
     {"stage: dpo\nper_device_train_batch_size: 1\ndpo_beta: 0.2\nlora_dropout: 0.1\n"
      "dpo_label_smoothing: 0.1\nref_model: b\n",

@@ -109,7 +109,8 @@ local function check_trains(book)
 end
 
 local function put_facts(book, m)
-  m.kind, m.seq, m.stage = kind_of(book), model.sequence(book), loss.stage(book)
+  m.kind, m.stage = kind_of(book), loss.stage(book)
+  m.seq = model.sequence(book, m.stage)
   m.muon = values.flag(book, "use_muon") and not (m.kind == "lora" and book:value "loraplus_lr_ratio" ~= nil)
   m.bf16, m.fp16 = values.flag(book, "bf16") or false, values.flag(book, "fp16") or false
   m.pure, m.fp8 = values.flag(book, "pure_bf16") or false, book:value "fp8" == true

@@ -90,9 +90,11 @@ function model.put(book, plan, option, seq)
   return config, aside
 end
 
--- Tokens of a sequence: of packed ones LLaMA-Factory takes one away and adds it again.
-function model.sequence(book)
-  return values.whole(book, "cutoff_len", 2) or 2048
+-- Tokens of a sequence: where packing is on LLaMA-Factory takes one away (hparams/data_args.py), and adds it again in
+-- stage sft alone.
+function model.sequence(book, stage)
+  local n = values.whole(book, "cutoff_len", 2) or 2048
+  return stage == "pt" and values.flag(book, "packing") and math.max(n - 1, 1) or n
 end
 
 return model

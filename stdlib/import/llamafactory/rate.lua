@@ -1,5 +1,6 @@
 -- rate.lua - Transformers' learning rates (optimization.py) as those of a plan. From the end of the warmup on they are
--- the same; step k of the warmup has k / warmup of the rate there, and (k + 1) / warmup here.
+-- the same; step k of the warmup has k / warmup of the rate there, and (k + 1) / warmup here, but for
+-- cosine_warmup_with_min_lr, whose warmup is that of here, and whose fall is a step ahead.
 local quote = use "import/quote"
 local scalar = use "import/scalar"
 local values = use "import/values"
@@ -161,7 +162,9 @@ function rate.put(book, plan, m, steps)
   book:translated("learning_rate", "optimizer.lr")
   book:translated(key, "optimizer.lr")
   local warmup = put_warmup(book, plan, m, kind, steps)
-  if warmup > 0 and not m.megatron then
+  if kind == "cosine_warmup_with_min_lr" and not m.megatron then
+    book:assume("optimizer.lr", "behind the warmup a step has the rate that Transformers' gives the step before it")
+  elseif warmup > 0 and not m.megatron then
     book:assume("optimizer.lr", "step k of the warmup has (k + 1) / warmup of the rate, counted from 0; Transformers' has k / warmup, "
                 .. "none in the first step")
   end

@@ -47,7 +47,7 @@ end
 -- In stage pt texts are one stream, which is cut after cutoff_len tokens, unless packing is false.
 local function put_stream(book, plan, m)
   if values.flag(book, "packing") == false then return put_alone(book, plan, m) end
-  book:no_effect("packing", "texts are one stream, as without packed")
+  book:translated("packing", "batch.seq, a token less than cutoff_len; texts are one stream, as without packed")
 end
 
 function training.put_packed(book, plan, m)
