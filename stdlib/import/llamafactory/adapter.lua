@@ -170,7 +170,8 @@ local function put_base(book, plan)
 end
 
 -- Megatron-Bridge is told the rank and alpha alone (train/megatron_bridge/config_builder.py).
-local UNTOLD = { "additional_target", "lora_dropout", "use_rslora", "use_dora", "adapter_name_or_path" }
+local UNTOLD = { "additional_target", "lora_dropout", "use_rslora", "use_dora", "adapter_name_or_path", "quantization_type",
+                 "double_quantization", "quantization_method" }
 -- Linears beside linear_proj, linear_fc1 and linear_fc2, where queries, keys and values are no linear_qkv.
 local OF_BRIDGE = { deepseek_v3 = { "o_proj", "gate_proj", "up_proj", "down_proj" } }
 

@@ -66,7 +66,7 @@ return {
   { "adapter.rank", "lora_rank", note = "8 if it is not given, as there" },
   { "adapter.alpha", "lora_alpha", note = "twice the rank if it is not given, as there" },
   { "adapter.targets", "lora_target", note = "`all`, the default: all linears but the head" },
-  { "adapter.dropout", "lora_dropout", note = "of pairs with v1 alone: else LLaMA-Factory drops nothing there" },
+  { "adapter.dropout", "lora_dropout", note = "not of pairs, where LLaMA-Factory drops nothing, but v1 does" },
   { "adapter.rslora", "use_rslora" },
   { "adapter.dora", "use_dora" },
   { "adapter.modules_to_save", "additional_target" },

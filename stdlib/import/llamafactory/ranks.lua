@@ -191,7 +191,7 @@ local function put_reshard(book, plan, how)
 end
 
 -- LLaMA-Factory's Muon steps what has two dimensions, of which FSDP 1 leaves nothing, and knows its parameters by
--- themselves, in whose place FSDP 2 puts others.
+-- themselves, in whose place FSDP 2 and DeepSpeed put others.
 local function put_muon(book, m)
   local one = scalar.integer(book:value "fsdp_config.version") == 1
   m.flat = m.muon and one
@@ -297,7 +297,7 @@ function ranks.put_strategy(book, plan, m, config, options)
   if ds then
     put_pure(book, plan, m, ds)
     beside.put(ds, plan, config)
-    m.swaps = m.zero > 0 and "ZeRO" or nil
+    m.swaps = (m.zero > 0 or m.bf16 or m.fp16) and "DeepSpeed" or nil
     book:no_effect("fsdp", "deepspeed says the strategy")
     return "zero", ds
   end
