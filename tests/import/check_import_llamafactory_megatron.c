@@ -46,6 +46,11 @@ static const Row bridge[] = {
      "lr_scheduler_type: warmup_stable_decay\nmax_steps: 50\nwarmup_steps: 0.2\n",
      {"lr = weft.cosine {", "!warmup =", "!decay_style"},
      {"takes it for a number of steps"}},
+    /* Its own setting packs; LLaMA-Factory's make sequences shorter. */
+    {"finetuning_type: full\nuse_megatron_bridge: true\n"
+     "use_packed_sequences: false\nneat_packing: true\n",
+     {"seq = 2047,", "alone = true,"},
+     {"neat_packing = true -> batch.seq, a token less than cutoff_len: below"}},
     /* Its formats are those of mixed_precision alone. */
     {"finetuning_type: full\nuse_megatron_bridge: true\npure_bf16: true\n",
      {"param_dtype = \"bf16\",  -- LLaMA-Factory's default", "!master_dtype",

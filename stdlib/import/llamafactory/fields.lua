@@ -48,8 +48,8 @@ return {
 
   { "batch.micro", "per_device_train_batch_size", note = "8 if it is not given; of pairs twice as many sequences" },
   { "batch.global", "gradient_accumulation_steps", note = "times the microbatch and dp; 1 if it is not given" },
-  { "batch.seq", "cutoff_len", "packing", note = "2048 if it is not given; batches are padded to it here, there to their longest sample. In stage "
-    .. "`pt` a token less where `packing: true` is written out, as there" },
+  { "batch.seq", "cutoff_len", "packing", "neat_packing", note = "2048 if it is not given; batches are padded to it here, there to their longest sample. In stage "
+    .. "`pt`, and below Megatron-Bridge, a token less where `packing: true` is written out, as there" },
   { "packed.size", "neat_packing", "packing", "sequence_packing", "use_packed_sequences",
     note = "without either each sample has a sequence of its own (`packed.alone`); `packing` alone lets samples of a "
       .. "sequence see each other, which is said. In stage `pt` texts are one stream, as without `packed`" },

@@ -110,7 +110,7 @@ end
 
 local function put_facts(book, m)
   m.kind, m.stage = kind_of(book), loss.stage(book)
-  m.seq = model.sequence(book, m.stage)
+  m.seq = model.sequence(book, m)
   m.muon = values.flag(book, "use_muon") and not (m.kind == "lora" and book:value "loraplus_lr_ratio" ~= nil)
   m.bf16, m.fp16 = values.flag(book, "bf16") or false, values.flag(book, "fp16") or false
   m.pure, m.fp8 = values.flag(book, "pure_bf16") or false, book:value "fp8" == true
@@ -146,11 +146,11 @@ function llamafactory.translate(book, plan, options)
   if v1.is(book.leaves) then v1.settle(book, m) else rename(book) end
   check_names(book, m.v1 and v1.names or KNOWN)
   check_trains(book)
+  ranks.put_axes(book, plan, m)
   put_facts(book, m)
   local config = m.stage and model.put(book, plan, options.model, m.seq)
   if not config then return book:apply_early(left_out) end
   m.experts = experts.has(config)
-  ranks.put_axes(book, plan, m)
   adapter.settle(book, m)
   local strategy, ds = ranks.put_strategy(book, plan, m, config, options)
   put_rest(book, plan, m, config, strategy, ds)

@@ -90,11 +90,12 @@ function model.put(book, plan, option, seq)
   return config, aside
 end
 
--- Tokens of a sequence: where packing is on LLaMA-Factory takes one away (hparams/data_args.py), and adds it again in
--- stage sft alone.
-function model.sequence(book, stage)
+-- Tokens of a sequence: where packing is on LLaMA-Factory takes one away (hparams/data_args.py), and adds it again where
+-- it packs samples of stage sft itself.
+function model.sequence(book, m)
   local n = values.whole(book, "cutoff_len", 2) or 2048
-  return stage == "pt" and values.flag(book, "packing") and math.max(n - 1, 1) or n
+  local packs = values.flag(book, "packing") or m.bridge and values.flag(book, "neat_packing")
+  return packs and (m.bridge or m.stage == "pt") and math.max(n - 1, 1) or n
 end
 
 return model

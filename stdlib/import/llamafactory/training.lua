@@ -24,11 +24,12 @@ function training.put_batch(book, plan, m)
 end
 
 local PACKS = { "neat_packing", "packing", "sequence_packing", "use_packed_sequences" }
+local OF_BRIDGE = { "use_packed_sequences" }
 
 -- The argument that packs samples, and whether they see each other; nil: none does.
-local function packing_of(book)
+local function packing_of(book, m)
   local found, apart
-  for _, key in ipairs(PACKS) do
+  for _, key in ipairs(m.bridge and OF_BRIDGE or PACKS) do
     if values.flag(book, key) then
       found = found or key
       apart = apart or key ~= "packing"
@@ -50,9 +51,19 @@ local function put_stream(book, plan, m)
   book:translated("packing", "batch.seq, a token less than cutoff_len; texts are one stream, as without packed")
 end
 
+-- Below Megatron-Bridge these take a token away, and pack nothing.
+local function say_shorter(book)
+  for _, key in ipairs { "packing", "neat_packing" } do
+    if values.flag(book, key) then
+      book:translated(key, "batch.seq, a token less than cutoff_len: below Megatron-Bridge use_packed_sequences packs")
+    end
+  end
+end
+
 function training.put_packed(book, plan, m)
   if m.stage == "pt" then return put_stream(book, plan, m) end
-  local key, apart = packing_of(book)
+  if m.bridge then say_shorter(book) end
+  local key, apart = packing_of(book, m)
   if not key or m.stage == "dpo" or m.stage == "kto" then
     for _, one in ipairs(PACKS) do
       if book:value(one) == true then book:no_effect(one, "samples are packed in stages pt and sft alone") end
@@ -129,7 +140,7 @@ end
 local function put_epochs(book, plan, m)
   local key = "num_train_epochs"
   local epochs = epochs_of(book)
-  local samples = m.stage ~= "pt" and book:value "streaming" ~= true and not packing_of(book) and samples_of(book)
+  local samples = m.stage ~= "pt" and book:value "streaming" ~= true and not packing_of(book, m) and samples_of(book)
   if not samples then
     book:cannot(key, string.format("made-up tokens have no epochs: train.steps is as without it; train.epochs = %s counts those of "
                                    .. "data in files", quote.value(epochs)))
