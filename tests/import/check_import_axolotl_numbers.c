@@ -122,9 +122,8 @@ static void holds(const char *text, const char *part) {
     import_has(text, part);
 }
 
-START_TEST(numbers_are_those_that_axolotl_trains_with) {
-  const struct Fact *f = &facts[_i];
-  const char *report = report_of(RECIPE, f->more, f->arguments);
+static void is_so(const struct Fact *f, const char *base) {
+  const char *report = report_of(base, f->more, f->arguments);
   for (int i = 0; i < 5 && f->plan[i]; i++) {
     if (*f->plan[i] == '!')
       import_plan_lacks(f->plan[i] + 1);
@@ -133,6 +132,62 @@ START_TEST(numbers_are_those_that_axolotl_trains_with) {
   }
   for (int i = 0; i < 3 && f->report[i]; i++) holds(report, f->report[i]);
 }
+
+START_TEST(numbers_are_those_that_axolotl_trains_with) { is_so(&facts[_i], RECIPE); }
+END_TEST
+
+#define WITHOUT_DATA                                                                     \
+  "base_model: HuggingFaceTB/SmolLM2-135M\nsequence_len: 64\nmicro_batch_size: 1\n"      \
+  "gradient_accumulation_steps: 1\nlearning_rate: 2e-5\n"
+#define PRETRAINING "pretraining_dataset: [{path: a/b, type: pretrain}]\n"
+#define PACKS       "sample_packing: true\nattn_implementation: flash_attention_2\n"
+
+/* Texts to continue are cut as axolotl reads them; none is left out. */
+static const struct Fact texts[] = {
+    {"datasets: [{path: a/b, type: completion}]\nexcess_length_strategy: drop\n",
+     "",
+     {"alone = true,  -- a text a row",
+      "too_long = \"split\",  -- type: completion cuts"},
+     {"axolotl takes its first 64", "excess_length_strategy = drop: axolotl cuts texts"}},
+    {"datasets: [{path: a/b, type: 'completion:x'}]\n" PACKS,
+     "",
+     {"!alone = true", "too_long = \"split\","},
+     {NULL}},
+    {"datasets: [{path: a/b, type: completion}, {path: c/d, type: alpaca}]\n",
+     "",
+     {"alone = true,  -- a conversation a row", "too_long = \"drop\","},
+     {"axolotl cuts texts of type: completion into pieces"}},
+    {PRETRAINING PACKS,
+     "",
+     {"!alone = true", "too_long = \"split\",  -- pretraining_dataset: texts are cut"},
+     {"axolotl's have 31 tokens in common", "!there they do"}},
+    {PRETRAINING PACKS "pretrain_multipack_attn: false\n",
+     "",
+     {"labels = \"within\","},
+     {"pretrain_multipack_attn = false: no document attends to others of its row"}},
+    {PRETRAINING PACKS "pretrain_multipack_attn:\n",
+     "",
+     {"labels = \"within\","},
+     {"no document attends to others of its row; there they do"}},
+    {PRETRAINING,
+     "",
+     {"alone = true,  -- a text a row", "too_long = \"truncate\","},
+     {"axolotl takes up to sequence_len - 2 of them", "!one stream"}},
+    {PRETRAINING "pretraining_sample_concatenation: true\n",
+     "",
+     {"!packed ="},
+     {"puts as many whole ones into a sequence", "cut from one stream"}},
+    {PRETRAINING "sample_packing: true\nflash_attention: false\n",
+     "",
+     {"!alone = true"},
+     {"keeps them apart with an attn_implementation alone"}},
+    {PRETRAINING "sample_packing: true\nattn_implementation: fp8\n",
+     "",
+     {"!alone = true"},
+     {"does not keep them apart with attn_implementation: fp8"}},
+};
+
+START_TEST(texts_to_continue_are_cut) { is_so(&texts[_i], WITHOUT_DATA); }
 END_TEST
 
 /* Experts of Transformers have gate and up as one matrix. */
@@ -174,6 +229,7 @@ Suite *import_axolotl_numbers_suite(void) {
   tcase_add_checked_fixture(t, scratch_setup, scratch_teardown);
   tcase_set_timeout(t, 120);
   tcase_add_loop_test(t, numbers_are_those_that_axolotl_trains_with, 0, LEN(facts));
+  tcase_add_loop_test(t, texts_to_continue_are_cut, 0, LEN(texts));
   tcase_add_test(t, experts_are_other_matrices_for_muon);
   tcase_add_test(t, a_batch_size_counts_beside_null_alone);
   tcase_add_test(t, shards_beside_copies_take_all_ranks);

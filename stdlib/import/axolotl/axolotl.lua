@@ -8,6 +8,7 @@ local left_out = use "import/axolotl/left_out"
 local losses = use "import/axolotl/losses"
 local model_field = use "import/model_field"
 local optimizer = use "import/axolotl/optimizer"
+local packing = use "import/axolotl/packing"
 local precision = use "import/axolotl/precision"
 local ranks = use "import/axolotl/ranks"
 local scalar = use "import/scalar"
@@ -100,7 +101,7 @@ function axolotl.translate(book, plan, options)
   precision.put(book, plan, kind, strategy, adapted, loss)
   training.put_recompute(book, plan, adapted)
   training.put_batch(book, plan, m, loss)
-  training.put_packed(book, plan, loss)
+  packing.put(book, plan, loss)
   training.put_chunks(book, plan, config, loss)
   local steps = training.put_train(book, plan, loss)
   optimizer.put(book, plan, { steps = steps, config = config, adapted = adapted, strategy = strategy, weights = kind.weights,

@@ -46,12 +46,13 @@ local function chat(book, set, format)
   return string.format("data = weft.chat { %s }", table.concat(parts, ", "))
 end
 
+local function completes(set) return string.match(text_of(set.type) or "", "^[^:]*") == "completion" end
+
 local STREAM = "data = weft.text or weft.tokens, of what weft tokenize makes of texts, reads them"
 
 local function how_of(book, set, loss)
   local format = format_of(set, loss)
-  local kind = text_of(set.type) or ""
-  if kind == "completion" or kind == "pretrain" then return STREAM end
+  if completes(set) or set.type == "pretrain" then return STREAM end
   if not format then return "a kind of rows that weft.chat does not know: JSON lines of messages, or a template of the plan's own" end
   local how = chat(book, set, format)
   if format == "alpaca" then how = how .. ", in the words of its template, not axolotl's (\"Below is an instruction ...\")" end
@@ -63,6 +64,15 @@ local function sets_of(value)
   if type(value) ~= "table" then return {} end
   if value[1] == nil and next(value) ~= nil then return { value } end
   return value
+end
+
+-- Whether sets of the recipe are texts to continue: "all" of them, "some"; nil: none.
+function data.completes(book)
+  local sets, n = sets_of(book:value "datasets"), 0
+  for _, set in ipairs(sets) do
+    if type(set) == "table" and completes(set) then n = n + 1 end
+  end
+  return n > 0 and (n == #sets and "all" or "some") or nil
 end
 
 -- Names of a set, of all its kinds and all versions (utils/schemas/datasets.py).
@@ -112,7 +122,7 @@ function data.put(book, plan, loss)
   plan:put("data", "weft.synthetic {}", "made-up tokens")
   book:assume("data", "weft.synthetic, made-up tokens, all of which are learnt: the data of these settings are not read")
   if book:value "datasets" == nil then
-    book:no_effect("train_on_inputs", "all of a stream of texts is learnt")
+    book:no_effect("train_on_inputs", "all of a text to continue is learnt")
   elseif values.switch(book, "train_on_inputs") then
     book:cannot("train_on_inputs", "made-up tokens have no prompts: data = weft.chat { train_on = \"all\" } learns them")
   end

@@ -29,8 +29,10 @@ return {
   { "batch.global", "gradient_accumulation_steps", "batch_size", note = "times the microbatch and dp; `batch_size` is that of a rank, and counts "
     .. "beside `gradient_accumulation_steps: null` alone" },
   { "batch.seq", "sequence_len", note = "512 if it is not given, as there" },
-  { "packed", "sample_packing", note = "off, a row has one conversation: `packed.alone`. Not of `pretraining_dataset`, which is one stream" },
-  { "packed.too_long", "excess_length_strategy", note = "`drop` if it is not given, as there" },
+  { "packed", "sample_packing", note = "off, a row has one conversation, or one text: `packed.alone`" },
+  { "packed", "pretraining_sample_concatenation", note = "of `pretraining_dataset` without `sample_packing`: on, texts are one stream, without `packed`" },
+  { "packed.too_long", "excess_length_strategy", note = "`drop` if it is not given, as there. Texts of `type: completion` are cut into pieces, "
+      .. "and so are those of `pretraining_dataset` with `sample_packing` (`split`), which are else cut off (`truncate`)" },
   { "loss_chunks", "plugins", "cut_cross_entropy", "liger_fused_linear_cross_entropy", note = "Cut Cross Entropy and Liger's fused head are "
       .. "`\"auto\"`, with gradients in f32" },
 

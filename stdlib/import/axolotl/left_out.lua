@@ -148,8 +148,9 @@ off("group_by_length", "samples are shuffled, not sorted by length")
 off("curriculum_sampling sample_packing_sequentially sample_pack_sequentially", "samples are shuffled: data.shuffle = false leaves them in order")
 none("pad_to_sequence_len pad_to_multiple_of collator_pad_to_longest", "what is padding is not learnt and not looked at")
 none("sample_packing_group_size sample_packing_bin_size sample_packing_mp_start_method sample_packing_eff_est sample_packing_seq_len_multiplier "
-  .. "total_num_tokens total_supervised_tokens eval_sample_packing pretrain_multipack_attn pretrain_multipack_buffer_size "
-  .. "streaming_multipack_buffer_size pretraining_sample_concatenation", PACKS)
+  .. "total_num_tokens total_supervised_tokens eval_sample_packing pretrain_multipack_buffer_size "
+  .. "streaming_multipack_buffer_size", PACKS)
+none("pretrain_multipack_attn", "it is on, or counts with pretraining_dataset and sample_packing alone")
 cannot("max_packed_sequence_len", "no setting of axolotl's any more: sequence_len with sample_packing")
 cannot("min_sample_len", "short conversations are not left out")
 none("shuffle_before_merging_datasets", "samples are shuffled")

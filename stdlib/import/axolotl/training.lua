@@ -1,4 +1,4 @@
--- training.lua - batch and sequences, packing, steps and checkpoints of axolotl's recipes.
+-- training.lua - batch and sequences, steps and checkpoints of axolotl's recipes.
 local quote = use "import/quote"
 local scalar = use "import/scalar"
 local trainer = use "import/trainer"
@@ -90,60 +90,6 @@ function training.put_batch(book, plan, m, loss)
     book:assume("loss", "it is divided by the label tokens of the whole step; axolotl takes the mean of each microbatch (in some "
                 .. "versions of all that a rank has in a step), and of these the mean: other weights where they have other numbers of label tokens")
   end
-end
-
--- ---- packing ----
-
-local TOO_LONG = { drop = "drop", truncate = "truncate", raise = "error" }
-
--- A pair stays whole: neither of its sequences is left out.
-local function put_too_long(book, plan, loss)
-  local key = "excess_length_strategy"
-  local value = string.lower(tostring(book:value(key) or "drop"))
-  if not TOO_LONG[value] then return book:refuse(key, quote.shown(value) .. ": expected drop, truncate or raise") end
-  if loss == "dpo" and value == "drop" then
-    plan:put("packed.too_long", quote.text "truncate", "a pair stays whole")
-    if book:value(key) ~= nil then return book:cannot(key, "pairs that are too long are cut, not left out") end
-    return book:assume("packed.too_long", "pairs that are too long are cut; axolotl leaves them out")
-  end
-  plan:put("packed.too_long", quote.text(TOO_LONG[value]), book:value(key) and book:leaf(key) or "axolotl's default")
-  book:translated(key, "packed.too_long")
-end
-
-local EOT = "0 is the token that ends a document; set the one of the tokenizer"
-
-local function say_kinds(book, packs)
-  if not packs then return end
-  if not book:first("attn_implementation", "flash_attention", "xformers_attention", "sdp_attention", "flex_attention",
-                    "sage_attention", "eager_attention") then
-    book:assume("packed", "no document attends to others; axolotl keeps them apart with an attn_implementation alone")
-  end
-  local micro = scalar.integer(book:value "micro_batch_size") or 1
-  if micro > 1 and book:value "multipack_real_batches" ~= true then
-    book:assume("packed.size", string.format("a row has sequence_len tokens; axolotl packs a microbatch as one row of %d times as many",
-                                             micro))
-  end
-end
-
--- A row with one conversation is filled up. Texts to continue are cut from one stream, unless they are packed.
-function training.put_packed(book, plan, loss)
-  local packs = values.switch(book, "sample_packing")
-  if packs and loss then
-    return book:refuse("sample_packing", "rows of rl are not packed")
-  end
-  local stream = book:value "pretraining_dataset" ~= nil
-  if stream and not packs then
-    book:no_effect("sample_packing", "it is off")
-    return book:assume("batch", "sequences are cut from one stream of the texts, and attend to all that is in them")
-  end
-  plan:put("packed.eot", "0", "assumed: the id of the tokenizer is not in the settings")
-  plan:put("packed.size", plan:source "batch.seq", packs and book:leaf "sample_packing" or "a conversation a row")
-  if not packs then plan:put("packed.alone", "true", "a conversation a row") end
-  plan:put("packed.labels", quote.text "within", "labels do not cross documents")
-  put_too_long(book, plan, loss)
-  book:assume("packed.eot", EOT)
-  book:translated("sample_packing", packs and "packed.size" or "packed.alone: a row has one conversation")
-  say_kinds(book, packs)
 end
 
 -- ---- the head in pieces ----
