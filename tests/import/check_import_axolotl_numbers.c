@@ -11,6 +11,12 @@ static const char *report_of(const char *base, const char *more, const char *arg
   return import_file("a.yaml", arguments);
 }
 
+#define F32   "axolotl keeps in f32 "
+#define SAVED "PEFT leaves them in bf16, in which they are stepped"
+#define SAVES                                                                            \
+  LORA "lora_target_linear: true\nlora_modules_to_save: [embed_tokens, lm_head]\n"       \
+       "model_config: {tie_word_embeddings: false}\n"
+
 /* A recipe, ranks, and what of the plan and of the report there must be; "!": must not.
  */
 static const struct Fact {
@@ -102,6 +108,51 @@ static const struct Fact {
      "",
      {"warmup = 7,"},
      {"!whatever max_steps is"}},
+    /* trl makes the adapter of pairs, and its factors f32 whatever the recipe says. */
+    {"rl: dpo\nlora_target_linear: true\npeft_autocast_adapter_dtype: false\n" LORA,
+     "",
+     {"!master_dtype", "!grad_dtype", "!state_dtype"},
+     {"peft_autocast_adapter_dtype = false: trl makes the adapter"}},
+    {"lora_target_linear: true\npeft_autocast_adapter_dtype: false\nfsdp: "
+     "[full_shard]\n" LORA,
+     "",
+     {"!master_dtype"},
+     {"FSDP 1 makes factors of adapters f32"}},
+    {"rl: dpo\nadapter: qlora\nload_in_4bit: true\nlora_r: 8\nlora_alpha: 16\n"
+     "lora_target_linear: true\nbf16: false\n",
+     "",
+     {"param_dtype = \"f32\"", "!master_dtype"},
+     {"factors of adapters are f32; training of pairs casts them to bf16 there"}},
+    /* FSDP 1 makes f32 of weights where Accelerate has a mixed precision. */
+    {"bf16: full\nfsdp: [full_shard]\n",
+     "",
+     {"master_dtype = \"bf16\"", "grad_dtype = \"bf16\"", "state_dtype = \"bf16\""},
+     {NULL}},
+    {"bf16: true\nfsdp: [full_shard]\n",
+     "",
+     {"!master_dtype", "!grad_dtype", "!state_dtype"},
+     {NULL}},
+    /* Norms and embeddings are f32 where nothing needs them in another type. */
+    {"attn_implementation: sdpa\n", "", {"master_dtype = \"bf16\""}, {F32 "embeddings"}},
+    {"eager_attention: true\n", "", {"master_dtype = \"bf16\""}, {F32 "embeddings"}},
+    {"flash_attention: false\n", "", {"master_dtype = \"bf16\""}, {F32 "embeddings"}},
+    {"flex_attention: true\n", "", {"master_dtype = \"bf16\""}, {"!" F32}},
+    {"cut_cross_entropy: true\n", "", {"master_dtype = \"bf16\""}, {"!" F32}},
+    {"plugins: [axolotl.integrations.cut_cross_entropy.CutCrossEntropyPlugin]\n",
+     "",
+     {"master_dtype = \"bf16\""},
+     {"!" F32}},
+    {"fsdp: [no_shard]\nfsdp_version: 2\n", "", {"\"ddp\","}, {"!" F32}},
+    /* Copies of whole modules beside an adapter are not upcast by PEFT. */
+    {SAVES, "", {"!master_dtype"}, {SAVED}},
+    {SAVES "fsdp_version: 2\nfsdp: [full_shard]\n", "", {"!master_dtype"}, {SAVED}},
+    {SAVES "fsdp: [full_shard]\n", "", {"!master_dtype"}, {"!" SAVED}},
+    {SAVES "bf16: false\n", "", {"!master_dtype"}, {"!" SAVED}},
+    {SAVES "deepspeed: deepspeed_configs/zero2.json\n", "", {"\"zero\","}, {"!" SAVED}},
+    {SAVES "rl: dpo\nfsdp_version: 2\nfsdp: [full_shard]\n",
+     "",
+     {"master_dtype = \"bf16\""},
+     {"!" SAVED}},
     /* DeepSpeed's own clipping where its settings have none. */
     {"max_grad_norm: 0.5\ndeepspeed: {zero_optimization: {stage: 1}}\n",
      "",
@@ -200,6 +251,15 @@ START_TEST(experts_are_other_matrices_for_muon) {
 }
 END_TEST
 
+START_TEST(routers_are_f32_with_any_attention) {
+  const char *report =
+      report_of("base_model: Qwen/Qwen3-30B-A3B\nsequence_len: 64\nmicro_batch_size: 1\n"
+                "gradient_accumulation_steps: 1\nlearning_rate: 0.001\n",
+                "attn_implementation: flash_attention_2\n", "");
+  import_has(report, F32 "routers of the name gate\n");
+}
+END_TEST
+
 #define WITHOUT_STEPS                                                                    \
   "base_model: HuggingFaceTB/SmolLM2-135M\nsequence_len: 64\nmicro_batch_size: 2\n"      \
   "learning_rate: 2e-5\nbatch_size: 32\n"
@@ -231,6 +291,7 @@ Suite *import_axolotl_numbers_suite(void) {
   tcase_add_loop_test(t, numbers_are_those_that_axolotl_trains_with, 0, LEN(facts));
   tcase_add_loop_test(t, texts_to_continue_are_cut, 0, LEN(texts));
   tcase_add_test(t, experts_are_other_matrices_for_muon);
+  tcase_add_test(t, routers_are_f32_with_any_attention);
   tcase_add_test(t, a_batch_size_counts_beside_null_alone);
   tcase_add_test(t, shards_beside_copies_take_all_ranks);
   suite_add_tcase(s, t);

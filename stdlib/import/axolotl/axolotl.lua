@@ -98,7 +98,7 @@ function axolotl.translate(book, plan, options)
   if file then zero.put(file, book, plan, config) end
   local loss = losses.put(book, plan, config)
   local adapted = adapter.put(book, plan, config, loss)
-  precision.put(book, plan, kind, strategy, adapted, loss)
+  precision.put(book, plan, kind, strategy, { adapted = adapted, loss = loss, config = config })
   training.put_recompute(book, plan, adapted)
   training.put_batch(book, plan, m, loss)
   packing.put(book, plan, loss)

@@ -22,8 +22,8 @@ return {
 
   { "precision.param_dtype, precision.master_dtype, precision.grad_dtype, precision.reduce_dtype", "bf16", "fp16", "bfloat16", "float16",
     note = "weights have this type: without an adapter, DeepSpeed or FSDP 1 there are no f32 master weights, and averages and gradients "
-      .. "have it, too. FSDP sums gradients in bf16. `auto` is bf16" },
-  { "precision.master_dtype", "peft_autocast_adapter_dtype", note = "factors of adapters are f32 unless it is false" },
+      .. "have it, too; so it is with `bf16: full` and FSDP 1. FSDP sums gradients in bf16. `auto` is bf16" },
+  { "precision.master_dtype", "peft_autocast_adapter_dtype", note = "factors of adapters are f32 unless it is false, which `rl: dpo` and FSDP 1 do not see" },
 
   { "batch.micro", "micro_batch_size", note = "of DPO twice as many: a pair is two sequences" },
   { "batch.global", "gradient_accumulation_steps", "batch_size", note = "times the microbatch and dp; `batch_size` is that of a rank, and counts "

@@ -114,6 +114,12 @@ local function fused_of(book)
   end
 end
 
+-- Whether the head is Cut Cross Entropy's.
+function training.cuts_head(book)
+  local key = fused_of(book)
+  return key ~= nil and key ~= "liger_fused_linear_cross_entropy"
+end
+
 -- A head in pieces adds to its gradient in f32, and nothing is between it and the loss.
 function training.put_chunks(book, plan, config, loss)
   local key = fused_of(book)
