@@ -11,7 +11,7 @@ static const char *report_of(const char *base, const char *more, const char *arg
   return import_file("a.yaml", arguments);
 }
 
-#define F32   "axolotl keeps in f32 "
+#define F32   "all weights are bf16; axolotl has "
 #define SAVED "PEFT leaves them in bf16, in which they are stepped"
 #define SAVES                                                                            \
   LORA "lora_target_linear: true\nlora_modules_to_save: [embed_tokens, lm_head]\n"       \
@@ -133,9 +133,18 @@ static const struct Fact {
      {"!master_dtype", "!grad_dtype", "!state_dtype"},
      {NULL}},
     /* Norms and embeddings are f32 where nothing needs them in another type. */
-    {"attn_implementation: sdpa\n", "", {"master_dtype = \"bf16\""}, {F32 "embeddings"}},
-    {"eager_attention: true\n", "", {"master_dtype = \"bf16\""}, {F32 "embeddings"}},
-    {"flash_attention: false\n", "", {"master_dtype = \"bf16\""}, {F32 "embeddings"}},
+    {"attn_implementation: sdpa\n",
+     "",
+     {"master_dtype = \"bf16\""},
+     {F32 "embeddings, head and norms"}},
+    {"eager_attention: true\n",
+     "",
+     {"master_dtype = \"bf16\""},
+     {F32 "embeddings, head and norms"}},
+    {"flash_attention: false\n",
+     "",
+     {"master_dtype = \"bf16\""},
+     {F32 "embeddings, head and norms"}},
     {"flex_attention: true\n", "", {"master_dtype = \"bf16\""}, {"!" F32}},
     {"cut_cross_entropy: true\n", "", {"master_dtype = \"bf16\""}, {"!" F32}},
     {"plugins: [axolotl.integrations.cut_cross_entropy.CutCrossEntropyPlugin]\n",
@@ -256,7 +265,7 @@ START_TEST(routers_are_f32_with_any_attention) {
       report_of("base_model: Qwen/Qwen3-30B-A3B\nsequence_len: 64\nmicro_batch_size: 1\n"
                 "gradient_accumulation_steps: 1\nlearning_rate: 0.001\n",
                 "attn_implementation: flash_attention_2\n", "");
-  import_has(report, F32 "routers of the name gate\n");
+  import_has(report, F32 "routers of the name gate in f32\n");
 }
 END_TEST
 

@@ -47,11 +47,11 @@ end
 local function say_f32(book, strategy, config)
   if strategy.version then return end
   local parts = {}
-  if experts.has(config) then parts[1] = "routers of the name gate" end
+  if experts.has(config) then parts[1] = "routers of the name gate in f32" end
   if attention.takes_f32(attention.of(book)) and not training.cuts_head(book) then
-    parts[#parts + 1] = "embeddings, head and norms, with an attn_implementation of sdpa, eager or none"
+    parts[#parts + 1] = "embeddings, head and norms in f32 with an attn_implementation of sdpa, eager or none"
   end
-  if #parts > 0 then book:assume("precision", "all weights are bf16; axolotl keeps in f32 " .. table.concat(parts, ", and ")) end
+  if #parts > 0 then book:assume("precision", "all weights are bf16; axolotl has " .. table.concat(parts, ", and ")) end
 end
 
 -- Weights are stepped in their own type.
