@@ -108,6 +108,25 @@ static const struct Fact {
      "",
      {"warmup = 7,"},
      {"!whatever max_steps is"}},
+    {"rl: dpo\nlora_target_linear: true\nmax_steps: 20\n" LORA,
+     "",
+     {"warmup = 0,"},
+     {"whatever max_steps is"}},
+    /* A warmup that is a part: of the steps that all samples make, if they are fewer. */
+    {"max_steps: 1000\n", "", {"warmup = 30,"}, {"where they are fewer than max_steps"}},
+    {"max_steps: 1000\nwarmup_ratio: 0.1\nnum_epochs: 2\n",
+     "",
+     {"warmup = 100,"},
+     {"100 steps, a part of max_steps; axolotl takes that part of the steps that all "
+      "samples and num_epochs make"}},
+    {"max_steps: 1000\nwarmup_steps: 7\n", "", {"warmup = 7,"}, {"!where they are"}},
+    {"max_steps: 1000\nwarmup_ratio: 0\n", "", {"warmup = 0,"}, {"!where they are"}},
+    {"max_steps: 1000\nstreaming: true\n", "", {"warmup = 30,"}, {"!where they are"}},
+    {"lr_scheduler: cosine_warmup_with_min_lr\nlr_scheduler_kwargs: {min_lr: 1e-6}\n"
+     "warmup_steps: 5\n",
+     "",
+     {"min = 1e-06,"},
+     {"!the rise begins", "!rises along a line", "the fall is a step behind that of"}},
     /* trl makes the adapter of pairs, and its factors f32 whatever the recipe says. */
     {"rl: dpo\nlora_target_linear: true\npeft_autocast_adapter_dtype: false\n" LORA,
      "",

@@ -7,12 +7,11 @@ local rates = {}
 
 local SHAPES = {
   cosine = "cosine", linear = "linear", constant = "constant", constant_with_warmup = "constant", polynomial = "polynomial",
-  inverse_sqrt = "inverse_sqrt", cosine_with_min_lr = "cosine", warmup_stable_decay = "wsd",
+  inverse_sqrt = "inverse_sqrt", cosine_with_min_lr = "cosine", cosine_warmup_with_min_lr = "cosine", warmup_stable_decay = "wsd",
 }
 -- What others are, and what the plan has in their place.
 local OTHERS = {
   cosine_with_restarts = { "cosine", "the rate falls once, without restarts" },
-  cosine_warmup_with_min_lr = { "cosine", "the rate rises along a line, and from 0" },
   reduce_lr_on_plateau = { "constant", "the rate does not look at losses: it is constant" },
   one_cycle = { "cosine", "OneCycleLR rises along a cosine, from a 25th of the rate, and moves betas: the plan has a line and a cosine" },
   rex = { "cosine", "the fall of REX, z / (0.1 + 0.9 z), is not in weft: the plan has a cosine" },
@@ -23,8 +22,25 @@ local K = "lr_scheduler_kwargs."
 
 -- ---- the rise ----
 
+-- Which steps axolotl takes a part of. Where data are a stream it knows none but max_steps (utils/data/sft.py).
+local function say_part(book, n, loss)
+  local whole = loss == "dpo" and "pairs and num_epochs make, whatever max_steps is" or not loss
+    and book:value "pretraining_dataset" == nil and not values.switch(book, "streaming")
+    and "samples and num_epochs make, where they are fewer than max_steps"
+  if not whole or n == 0 and loss ~= "dpo" or values.positive(book, "warmup_ratio") == 0 then return end
+  book:assume("optimizer.lr.warmup", string.format("%d steps, a part of max_steps; axolotl takes that part of the steps that all %s: "
+                                                   .. "warmup_steps says a number", n, whole))
+end
+
+-- Transformers' first step of a rise has no rate; that of cosine_warmup_with_min_lr is as weft's, and it falls from a
+-- step further on.
+local function say_first(book, name)
+  book:assume("optimizer.lr", name == "cosine_warmup_with_min_lr" and "the fall is a step behind that of cosine_warmup_with_min_lr"
+              or "the rise begins with a share of the rate; Transformers' begins with a step of rate 0, and is a step behind")
+end
+
 -- Steps of the rise, as axolotl counts them: a part of known steps rounded down, and never one.
-local function put_warmup(book, plan, steps, loss)
+local function put_warmup(book, plan, steps, loss, name)
   local field = "optimizer.lr.warmup"
   local given, part = values.whole(book, "warmup_steps", 0), values.positive(book, "warmup_ratio")
   if given and given > 0 and part and part > 0 then
@@ -42,15 +58,10 @@ local function put_warmup(book, plan, steps, loss)
       book:assume("optimizer.lr", "the warmup is 3 % of the steps; axolotl takes at most 100 of them")
     end
   end
-  if steps and loss == "dpo" and not given then
-    book:assume("optimizer.lr.warmup", string.format("%d steps, a part of max_steps; axolotl takes that part of the steps that all pairs and "
-                .. "num_epochs make, whatever max_steps is: warmup_steps says a number", n))
-  end
+  if steps and not given then say_part(book, n, loss) end
   book:translated("warmup_steps", "optimizer.lr.warmup")
   book:translated("warmup_ratio", n and "optimizer.lr.warmup" or "optimizer.lr.warmup_ratio")
-  if n ~= 0 then
-    book:assume("optimizer.lr", "the rise begins with a share of the rate; Transformers' begins with a step of rate 0, and is a step behind")
-  end
+  if n ~= 0 or name == "cosine_warmup_with_min_lr" then say_first(book, name) end
 end
 
 -- ---- the fall ----
@@ -164,7 +175,7 @@ function rates.put(book, plan, lr, steps, loss)
   put_least(book, plan, shape, name)
   put_end(book, plan, steps, name)
   if shape == "wsd" then put_wsd(book, plan) end
-  put_warmup(book, plan, steps, loss)
+  put_warmup(book, plan, steps, loss, name)
   if shape == "inverse_sqrt" and values.whole(book, K .. "timescale", 1) then
     plan:put("optimizer.lr.timescale", quote.value(values.whole(book, K .. "timescale", 1)), book:leaf(K .. "timescale"))
     book:translated(K .. "timescale", "optimizer.lr.timescale")
