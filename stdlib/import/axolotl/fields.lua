@@ -81,7 +81,7 @@ return {
   { "train.log_every", "logging_steps" },
   { "train.neftune_noise_alpha", "neftune_noise_alpha", "noisy_embedding_alpha" },
   { "checkpoint.dir", "output_dir", note = "a folder elsewhere is given by `--set checkpoint.dir=DIR`" },
-  { "checkpoint.every", "save_steps", note = "a part of `max_steps`, too" },
+  { "checkpoint.every", "save_steps", note = "a part of `max_steps`, too; 500 if `save_strategy: steps` stands alone, as there" },
   { "checkpoint", "save_strategy", note = "`no`: there are none" },
   { "checkpoint.keep", "save_total_limit", note = "4 if it is not given, as there" },
 }

@@ -194,20 +194,22 @@ end
 
 -- ---- checkpoints ----
 
--- Steps between checkpoints; a part of all steps where it is below 1, as Transformers has it. 0: the last step alone.
-local function every_of(book, steps)
+-- Steps between checkpoints, and what says so: a part of all steps where it is below 1, as Transformers has it. 0: the
+-- end of the run alone.
+local function every_of(book, strategy, steps)
   local key = "save_steps"
-  local n = values.positive(book, key)
-  if not n then return nil end
-  if n >= 1 then
+  local n = values.positive(book, key) or 0
+  if n == 0 then
+    book:no_effect(key, "it is off")
+    if strategy == "steps" and book:value "saves_per_epoch" == nil then return 500, "Transformers' default" end
+    book:assume("checkpoint.every", "0, the end of the run alone: axolotl saves by epochs, whose steps the recipe does not count")
+  elseif n >= 1 or steps then
     book:translated(key, "checkpoint.every")
-    return math.floor(n), key
+    return n >= 1 and math.floor(n) or math.ceil(steps * n), book:leaf(key)
+  else
+    book:cannot(key, "a part of all steps, which the recipe does not count: checkpoint.every = N")
   end
-  if steps and n > 0 then
-    book:translated(key, "checkpoint.every")
-    return math.max(math.ceil(steps * n), 1), key
-  end
-  book:cannot(key, "a part of all steps, which the recipe does not count: checkpoint.every = N")
+  return 0, "the end of the run"
 end
 
 function training.put_checkpoint(book, plan)
@@ -220,11 +222,8 @@ function training.put_checkpoint(book, plan)
     return
   end
   trainer.put_folder(book, plan, "model-out", "axolotl's default")
-  local every, every_key = every_of(book, scalar.integer(book:value "max_steps"))
-  plan:put("checkpoint.every", quote.value(every or 0), every_key and book:leaf(every_key) or "the end of the run")
-  if not every then
-    book:assume("checkpoint.every", "0, the end of the run alone: axolotl saves by epochs, whose steps the recipe does not count")
-  end
+  local every, from = every_of(book, strategy, scalar.integer(book:value "max_steps"))
+  plan:put("checkpoint.every", quote.value(every), from)
   book:cannot("saves_per_epoch", "checkpoints are written by steps, not by epochs: checkpoint.every = N")
   local keep = values.whole(book, "save_total_limit", 0)
   plan:put("checkpoint.keep", quote.value(keep and keep > 0 and keep or 4), keep and book:leaf "save_total_limit" or "axolotl's default")
