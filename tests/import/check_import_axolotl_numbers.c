@@ -11,8 +11,10 @@ static const char *report_of(const char *base, const char *more, const char *arg
   return import_file("a.yaml", arguments);
 }
 
-#define F32   "all weights are bf16; axolotl has "
-#define SAVED "PEFT leaves them in bf16, in which they are stepped"
+#define F32        "all weights are bf16; axolotl has "
+#define SAVED      "PEFT leaves them in bf16, in which they are stepped"
+#define DORA       LORA "lora_target_linear: true\npeft_use_dora: true\n"
+#define MAGNITUDES "magnitudes of features"
 #define SAVES                                                                            \
   LORA "lora_target_linear: true\nlora_modules_to_save: [embed_tokens, lm_head]\n"       \
        "model_config: {tie_word_embeddings: false}\n"
@@ -145,6 +147,17 @@ static const struct Fact {
      "",
      {"every = 0,"},
      {"!saves by epochs", "which the recipe does not count"}},
+    /* Magnitudes are no norms: they decay there. */
+    {DORA "weight_decay: 0.1\n", "", {"dora = true,"}, {MAGNITUDES " do not decay"}},
+    {DORA, "", {"dora = true,"}, {"!" MAGNITUDES}},
+    {DORA "weight_decay: 0.1\noptimizer: lion_pytorch\n",
+     "",
+     {"decay_vectors = true,"},
+     {"!" MAGNITUDES}},
+    {DORA "weight_decay: 0.1\noptimizer: muon\n",
+     "--world 1",
+     {"dora = true,"},
+     {"axolotl's Muon leaves them as they are", "!do not decay"}},
     /* trl makes the adapter of pairs, and its factors f32 whatever the recipe says. */
     {"rl: dpo\nlora_target_linear: true\npeft_autocast_adapter_dtype: false\n" LORA,
      "",

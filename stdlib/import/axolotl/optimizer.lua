@@ -78,6 +78,8 @@ local function muon(book, plan, o)
   plan:put("optimizer.adjust_lr", quote.text "match_rms_adamw", "axolotl's")
   if not o.adapted then
     book:assume("optimizer", "norms and biases learn by AdamW; axolotl's Muon leaves them as they are: freeze names them")
+  elseif plan:has "adapter.dora" then
+    book:assume("adapter.dora", "magnitudes of features learn by AdamW; axolotl's Muon leaves them as they are")
   end
 end
 
@@ -120,6 +122,14 @@ local function put_groups(book, plan, o, lr, decay)
   if book:value "lr_groups" ~= nil then
     book:cannot("lr_groups", "modules have one rate here: groups = { { \"layers.*.self_attn.q_proj\", lr = FACTOR } } names those of another, "
                 .. "as a factor")
+  end
+end
+
+-- Vectors of no norm and no bias decay there.
+local function say_magnitudes(book, plan, o)
+  local still = o.kind.builder == "muon" and o.world == 1
+  if plan:has "adapter.dora" and not plan:has "optimizer.decay_vectors" and not still then
+    book:assume("adapter.dora", "magnitudes of features do not decay; Transformers' trainer lets them decay")
   end
 end
 
@@ -195,6 +205,7 @@ function optimizer.put(book, plan, o)
   plan:put("optimizer.weight_decay", quote.value(decay), book:value "weight_decay" and book:leaf "weight_decay" or "axolotl's default")
   book:translated("weight_decay", "optimizer.weight_decay")
   put_groups(book, plan, o, lr or 0, decay)
+  if decay > 0 then say_magnitudes(book, plan, o) end
   put_clip(book, plan, o.strategy.file)
   put_states(book, plan, o)
   if book:value "optim_args" ~= nil then book:cannot("optim_args", OPTIONS) end
