@@ -319,6 +319,29 @@ START_TEST(routers_are_f32_with_any_attention) {
 }
 END_TEST
 
+/* The files that axolotl ships begin with a scale of 2^32. */
+START_TEST(scales_are_those_of_the_files_that_axolotl_ships) {
+  static const char f16[] =
+      "bf16: false\nfp16: true\ndeepspeed: deepspeed_configs/zero1.json\n";
+  for (int beside = 0; beside < 2; beside++) {
+    if (beside)
+      import_put(
+          "zero1.json",
+          "{\"zero_optimization\": {\"stage\": 1, \"overlap_comm\": true},\n"
+          "\"bf16\": {\"enabled\": \"auto\"}, \"fp16\": {\"enabled\": \"auto\",\n"
+          "\"auto_cast\": false, \"loss_scale\": 0, \"initial_scale_power\": 32,\n"
+          "\"loss_scale_window\": 1000, \"hysteresis\": 2, \"min_loss_scale\": 1}}");
+    report_of(RECIPE, f16, "");
+    import_plan_has("init_scale = 4294967296,");
+    import_plan_has("growth_interval = 1000,");
+    import_plan_has("hysteresis = 2,");
+    import_plan_has("min_scale = 1");
+  }
+  report_of(RECIPE, "bf16: true\ndeepspeed: deepspeed_configs/zero2.json\n", "");
+  import_plan_lacks("init_scale");
+}
+END_TEST
+
 #define WITHOUT_STEPS                                                                    \
   "base_model: HuggingFaceTB/SmolLM2-135M\nsequence_len: 64\nmicro_batch_size: 2\n"      \
   "learning_rate: 2e-5\nbatch_size: 32\n"
@@ -351,6 +374,7 @@ Suite *import_axolotl_numbers_suite(void) {
   tcase_add_loop_test(t, texts_to_continue_are_cut, 0, LEN(texts));
   tcase_add_test(t, experts_are_other_matrices_for_muon);
   tcase_add_test(t, routers_are_f32_with_any_attention);
+  tcase_add_test(t, scales_are_those_of_the_files_that_axolotl_ships);
   tcase_add_test(t, a_batch_size_counts_beside_null_alone);
   tcase_add_test(t, shards_beside_copies_take_all_ranks);
   suite_add_tcase(s, t);

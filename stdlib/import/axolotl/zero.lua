@@ -28,6 +28,9 @@ local SHIPPED = {
   ["zero3_bf16_cpuoffload_params.json"] = { stage = 3, bf16 = true, param = true },
 }
 
+-- Of those that do not say bf16 alone.
+local SCALES = { loss_scale = 0, initial_scale_power = 32, loss_scale_window = 1000, hysteresis = 2, min_loss_scale = 1 }
+
 local function shipped(name)
   local one = SHIPPED[name]
   if not one then return nil end
@@ -38,7 +41,10 @@ local function shipped(name)
   if one.param then fact(list, z .. "offload_param.device", "cpu", name) end
   if one.stage == 3 then fact(list, z .. "stage3_param_persistence_threshold", "auto", name) end
   fact(list, "bf16.enabled", one.bf16 or "auto", name)
-  if not one.bf16 then fact(list, "fp16.enabled", "auto", name) end
+  if not one.bf16 then
+    fact(list, "fp16.enabled", "auto", name)
+    for _, key in ipairs(keys(SCALES)) do fact(list, "fp16." .. key, SCALES[key], name) end
+  end
   fact(list, "gradient_clipping", "auto", name)
   return list
 end
