@@ -16,9 +16,10 @@ typedef struct Row {
   const char *arguments, *plan[SAYS], *report[SAYS];
 } Row;
 
-static inline void check_rows(const Row *rows, int n) {
+/* Behind the arguments of `model`. */
+static inline void check_rows_of(const char *model, const Row *rows, int n) {
   for (int i = 0; i < n; i++) {
-    import_put("a.yaml", arena_printf(scratch_arena, MODEL "%s", rows[i].arguments));
+    import_put("a.yaml", arena_printf(scratch_arena, "%s%s", model, rows[i].arguments));
     const char *report = import("--world 2");
     for (int k = 0; k < SAYS; k++) {
       const char *says = rows[i].plan[k];
@@ -28,5 +29,6 @@ static inline void check_rows(const Row *rows, int n) {
     }
   }
 }
+static inline void check_rows(const Row *rows, int n) { check_rows_of(MODEL, rows, n); }
 
 #endif

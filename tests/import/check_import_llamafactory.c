@@ -193,56 +193,6 @@ static const Row stages[] = {
 START_TEST(stages_have_their_losses) { check_rows(stages, LEN(stages)); }
 END_TEST
 
-/* What learns, and how it lies on ranks. */
-static const Row kinds[] = {
-    {"finetuning_type: freeze\nnum_layer_trainable: 1\neval_steps: 5\n",
-     {"\"layers.22\" },"},
-     {"nothing is evaluated"}},
-    {"finetuning_type: freeze\nfreeze_trainable_layers: -1\nfreeze_extra_modules: norm\n"
-     "freeze_trainable_modules: mlp\n",
-     {"freeze = { \"embed_tokens\", \"layers.0.self_attn.q_proj\",",
-      "\"layers.0.self_attn.o_proj\", \"layers.1.self_attn.q_proj\",",
-      "\"layers.1.mlp\",", "!input_layernorm"},
-     {"freeze; norms of all layers learn, too"}},
-    {"finetuning_type: freeze\nfreeze_trainable_layers: -1\n"
-     "freeze_trainable_modules: mlp\n",
-     {"\"layers.0.self_attn\", \"layers.0.input_layernorm\",", "\"layers.1\","},
-     {NULL}},
-    {"finetuning_type: oft\noft_block_size: 32\nuse_muon: true\nweight_decay: 0.1\n",
-     {"adjust_lr = \"match_rms_adamw\",", "decay_vectors = true,"},
-     {"the plan trains all parameters"}},
-    {"finetuning_type: full\nbf16: true\nfsdp: full_shard auto_wrap\noptim: adafactor\n",
-     {"\"fsdp2\",", "reduce_dtype = \"bf16\",", "scale_parameter = false,"},
-     {NULL}},
-    {"finetuning_type: full\nfsdp: [shard_grad_op]\noptim: lion_32bit\n"
-     "fsdp_config: {fsdp_offload_params: true}\n",
-     {"reshard_after_forward = false,", "offload_policy = true,", "weft.lion {"},
-     {NULL}},
-    /* A third of what is behind the warmup stays. */
-    {"cutoff_len: 65536\nrope_scaling: yarn\nlr_scheduler_type: warmup_stable_decay\n"
-     "max_steps: 110\nwarmup_steps: 10\n",
-     {"factor = 2.0,", "decay = 67,"},
-     {NULL}},
-    /* Either is its share of the whole, whatever the other one is. */
-    {"stage: sft\nlr_scheduler_type: warmup_stable_decay\nmax_steps: 110\nwarmup_steps: "
-     "10\n"
-     "lr_scheduler_kwargs: {num_stable_steps: 20}\n",
-     {"decay = 67,  -- LLaMA-Factory's default", "steps = 97,"},
-     {NULL}},
-    {"stage: sft\nlr_scheduler_type: warmup_stable_decay\nmax_steps: 110\nwarmup_steps: "
-     "10\n"
-     "lr_scheduler_kwargs: {num_decay_steps: 20}\n",
-     {"decay = 20,", "steps = 63,"},
-     {NULL}},
-    {"cutoff_len: 1024\nrope_scaling: linear\nlr_scheduler_type: cosine_with_min_lr\n"
-     "lr_scheduler_kwargs: {min_lr_rate: 0.1}\n",
-     {"seq = 1024,", "min_ratio = 0.1,"},
-     {"no more than the 32768"}},
-};
-
-START_TEST(what_learns_and_where) { check_rows(kinds, LEN(kinds)); }
-END_TEST
-
 /* ---- DeepSpeed beside ---- */
 
 static const char zero[] =
@@ -414,7 +364,6 @@ Suite *import_llamafactory_suite(void) {
   tcase_add_test(t, nothing_is_dropped);
   tcase_add_test(t, formats_and_optimizers_are_those_of_both);
   tcase_add_test(t, stages_have_their_losses);
-  tcase_add_test(t, what_learns_and_where);
   tcase_add_test(t, a_file_of_deepspeed_is_read);
   tcase_add_test(t, an_optimizer_of_deepspeeds_file_steps);
   tcase_add_test(t, files_that_are_not_there_are_said);

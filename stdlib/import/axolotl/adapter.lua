@@ -1,9 +1,8 @@
 -- adapter.lua - LoRA and QLoRA of axolotl's recipes, which are PEFT's, as the field adapter; see
--- axolotl/loaders/adapter.py. Of models with experts PEFT takes gate_proj, up_proj and down_proj among target_modules
--- for the weights of experts, gate and up as one of twice the rank (peft/utils/transformers_weight_conversion.py).
+-- axolotl/loaders/adapter.py.
 local experts = use "import/automodel/experts"
-local linears_of = (use "import/automodel/adapter").linears_of
 local quote = use "import/quote"
+local targets = use "import/peft_targets"
 local scalar = use "import/scalar"
 local values = use "import/values"
 local adapter = {}
@@ -14,38 +13,6 @@ local function list_of(value)
 end
 
 -- ---- targets ----
-
-local ATTENTION = { "q_proj", "k_proj", "v_proj", "o_proj" }
-local GATE_UP, DOWN = "experts.gate_up_proj", "experts.down_proj"
--- Names of experts' weights in older files, by architecture.
-local OLDER = { mixtral = { w1 = GATE_UP, w3 = GATE_UP, w2 = DOWN } }
-
--- What of `name` PEFT takes for weights of experts.
-local function of_experts(config)
-  local names, model = OLDER[config[1]] or {}, use("models/" .. config[1])
-  for _, name in ipairs(model.peft and model.peft.takes_for_experts or {}) do
-    names[name] = name == "down_proj" and DOWN or GATE_UP
-  end
-  return names
-end
-
-local function linears(config, has_experts)
-  if config[1] == "gpt2" then return { "c_attn", "c_proj", "c_fc" } end
-  return linears_of(config, has_experts) or ATTENTION
-end
-
--- Names as they are, and their last parts.
-local function set_of(list)
-  local set = {}
-  for _, name in ipairs(list) do set[name], set[scalar.behind_last(name, ".")] = true, true end
-  return set
-end
-
--- Whether modules of a name may be in the model's layers: shared experts are in those with experts alone.
-local function may_be_in(name, has_experts)
-  local parent = string.match(name, "([%w_]+)%.[%w_]+$")
-  return not parent or has_experts or not string.find(parent, "expert")
-end
 
 -- A regular expression of all layers and their linears by name, as recipes have it:
 -- model.layers.[\d]+.(mlp|self_attn).(up|down|q)_proj; nil: another one.
@@ -71,40 +38,9 @@ local function asked(book)
   return list_of(value), key
 end
 
--- Adds a name to what the plan targets; false: the model has none of that name.
-local function add(found, name)
-  local last = scalar.behind_last(name, ".")
-  if not may_be_in(name, found.has_experts) then return false end
-  if found.experts[last] then
-    found.old[last] = true
-    return true
-  elseif found.linears[last] or last == "lm_head" then
-    if not found.seen[name] then found.targets[#found.targets + 1] = name end
-    found.seen[name] = true
-    return true
-  end
-  return false
-end
-
--- PEFT changes all or none of what is one weight now.
-local function take_experts(book, found, key)
-  local params = {}
-  for old, new in pairs(found.experts) do
-    if found.old[old] then params[new] = true end
-  end
-  local missing
-  for old, new in pairs(found.experts) do
-    if params[new] and new == GATE_UP and not found.old[old] then missing = old end
-  end
-  if missing then
-    book:refuse(key, string.format("gate and up of experts are one weight: PEFT has an adapter of both, or of none (%s is missing)", missing))
-  end
-  return params
-end
-
 local function put_all(book, found, names)
   book:translated("lora_target_linear", "adapter.targets")
-  for _, name in ipairs(names) do add(found, name) end
+  for _, name in ipairs(names) do targets.add(found, name) end
 end
 
 -- Weights of experts that are named as such.
@@ -121,29 +57,12 @@ local function put_parameters(book, found, has_experts)
   book:translated(key, "adapter.target_parameters")
 end
 
-local function write(book, plan, found, key, converted)
-  if #found.targets > 0 then
-    plan:put("adapter.targets", quote.value(found.targets), book:leaf(key) or book:leaf "lora_target_linear")
-  end
-  local params = {}
-  for _, name in ipairs { GATE_UP, DOWN } do
-    if converted[name] then params[#params + 1] = name end
-  end
-  for _, name in ipairs(found.params) do
-    if not converted[name] then params[#params + 1] = name end
-  end
-  if #params > 0 then
-    plan:put("adapter.target_parameters", quote.value(params), book:leaf "lora_target_parameters" or book:leaf(key))
-  end
-  return #found.targets + #params > 0, converted[GATE_UP]
-end
-
 -- Whether gate and up of experts have twice the rank.
 local function put_targets(book, plan, config, has_experts)
   local key = "lora_target_modules"
   local names, from = asked(book)
-  local found = { targets = {}, seen = {}, params = {}, old = {}, has_experts = has_experts, experts = has_experts and of_experts(config) or {},
-                  linears = set_of(linears(config, has_experts)) }
+  local found = targets.of(config, has_experts)
+  found.leaf = book:leaf "lora_target_parameters"
   put_parameters(book, found, has_experts)
   local all = values.switch(book, "lora_target_linear") or names == "all-linear"
   if names == "all-linear" then names = {} end
@@ -153,22 +72,21 @@ local function put_targets(book, plan, config, has_experts)
     book:translated(key, "adapter.targets")
     return false
   end
-  if all then put_all(book, found, linears(config, has_experts)) end
+  if all then put_all(book, found, targets.linears(config, has_experts)) end
   local lacks = {}
   for _, name in ipairs(names) do
     if type(name) ~= "string" then
       book:refuse(key, "expected a list of names of linears, or a text")
-    elseif not add(found, name) then
+    elseif not targets.add(found, name) then
       lacks[#lacks + 1] = quote.shown(name)
     end
   end
-  local any, twice = write(book, plan, found, from or key, take_experts(book, found, key))
+  local any, twice = targets.write(book, plan, found, key, book:leaf(from or key) or book:leaf "lora_target_linear")
   if not any and #book.refused == 0 then
     book:refuse(book:leaf(key) and key or "adapter", string.format("names no linear of the model, which has %s",
-                                                                  table.concat(linears(config, has_experts), ", ")))
-  elseif #lacks > 0 then
-    book:assume("adapter.targets", string.format("without %s: the model has no such linear, and PEFT takes no notice of it",
-                                                 table.concat(lacks, ", ")))
+                                                                  table.concat(targets.linears(config, has_experts), ", ")))
+  else
+    targets.say_lacking(book, lacks)
   end
   book:translated(key, "adapter.targets")
   book:no_effect("lora_target_linear", "it is off")
@@ -201,10 +119,7 @@ local function put_rank(book, plan, twice)
   plan:put("adapter.alpha", quote.value(alpha), book:leaf "lora_alpha")
   book:translated("lora_r", "adapter.rank")
   book:translated("lora_alpha", "adapter.alpha")
-  if twice then
-    plan:entry("adapter.rank_pattern", GATE_UP, quote.value(2 * rank), "PEFT has gate and up of experts as one weight")
-    plan:entry("adapter.alpha_pattern", GATE_UP, quote.value(2 * alpha), "PEFT has gate and up of experts as one weight")
-  end
+  if twice then targets.put_twice(plan, rank, alpha) end
   put_pattern(book, plan, "lora_rank_pattern", "rank_pattern")
   put_pattern(book, plan, "lora_alpha_pattern", "alpha_pattern")
 end

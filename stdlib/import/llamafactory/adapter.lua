@@ -2,6 +2,7 @@
 local linears = use("import/automodel/adapter").linears_of
 local quote = use "import/quote"
 local scalar = use "import/scalar"
+local targets = use "import/peft_targets"
 local values = use "import/values"
 
 local adapter = {}
@@ -33,8 +34,23 @@ end
 
 -- ---- LoRA ----
 
+-- Whether gate and up of experts have twice the rank.
+local function put_named(book, plan, config, experts, names)
+  local key, found, lacks = "lora_target", targets.of(config, experts), {}
+  for _, name in ipairs(names) do
+    if not targets.add(found, name) then lacks[#lacks + 1] = quote.shown(name) end
+  end
+  local any, twice = targets.write(book, plan, found, key, book:leaf(key))
+  if not any and #book.refused == 0 then
+    book:refuse(key, string.format("names no linear of the model, which has %s", table.concat(targets.linears(config, experts), ", ")))
+  end
+  targets.say_lacking(book, lacks)
+  book:translated(key, "adapter.targets")
+  return twice
+end
+
 -- All linears but the head, which is what all-linear is. Of models with experts Transformers 5 has their weights as
--- parameters, not as linears.
+-- parameters, not as linears. Whether gate and up of experts have twice the rank.
 local function put_targets(book, plan, config, experts)
   local key = "lora_target"
   local names = names_of(book, key)
@@ -47,7 +63,7 @@ local function put_targets(book, plan, config, experts)
                   .. "too: adapter.target_parameters, and so is the router")
     end
   else
-    plan:put("adapter.targets", quote.value(names), book:leaf(key))
+    return put_named(book, plan, config, experts, names)
   end
   book:translated(key, "adapter.targets")
 end
@@ -80,6 +96,9 @@ local function put_dropout(book, plan, m)
   if not m.v1 and (m.stage == "dpo" or m.stage == "kto") then
     return book:no_effect(key, "LLaMA-Factory drops nothing in stage " .. m.stage)
   end
+  if plan:has "adapter.target_parameters" then
+    return book:refuse(key, "adapters of experts, which lora_target names, take no dropout in PEFT: leave it out")
+  end
   plan:put("adapter.dropout", quote.value(rate), book:leaf(key))
   book:translated(key, "adapter.dropout")
 end
@@ -99,11 +118,14 @@ local function put_alpha(book, plan, rank)
   if alpha == 0 then alpha = 2 * rank end
   plan:put("adapter.alpha", quote.value(alpha), leaf or "LLaMA-Factory's default: twice the rank")
   book:translated(key, "adapter.alpha")
+  return alpha
 end
 
 local function put_switches(book, plan)
   for key, field in pairs { use_rslora = "adapter.rslora", use_dora = "adapter.dora" } do
-    if values.flag(book, key) then
+    if key == "use_dora" and values.flag(book, key) and plan:has "adapter.target_parameters" then
+      book:refuse(key, "adapters of experts, which lora_target names, are no DoRA in PEFT: leave it out")
+    elseif values.flag(book, key) then
       plan:put(field, "true", book:leaf(key))
       book:translated(key, field)
     end
@@ -121,6 +143,9 @@ local function put_plus(book, plan, config, experts, foreign)
   local ratio = not foreign and values.positive(book, key)
   if not ratio then return end
   local names = names_of(book, "lora_target")
+  if plan:has "adapter.target_parameters" then
+    return book:cannot(key, "groups of the plan take a factor of the rate for adapters of linears, and these are of experts, too")
+  end
   if not names or names[1] == "all" then names = linears(config, experts) end
   local patterns = {}
   for _, name in ipairs(names or {}) do
@@ -196,11 +221,11 @@ end
 local function put_lora(book, plan, m, config, foreign)
   plan:put("adapter.#", quote.text "lora", book:leaf "finetuning_type" or "LLaMA-Factory's default")
   local rank = put_number(book, plan, "lora_rank", "adapter.rank", 8, "LLaMA-Factory's default")
-  put_alpha(book, plan, rank)
+  local alpha = put_alpha(book, plan, rank)
   if m.bridge then
     put_of_bridge(book, plan, m, config)
   else
-    put_targets(book, plan, config, m.experts)
+    if put_targets(book, plan, config, m.experts) then targets.put_twice(plan, rank, alpha) end
     put_saved(book, plan, config)
     put_dropout(book, plan, m)
     put_switches(book, plan)

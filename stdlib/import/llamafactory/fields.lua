@@ -65,7 +65,7 @@ return {
     .. "Below Megatron all parameters learn, whatever it says, but for Megatron-Bridge's LoRA in stage `sft`" },
   { "adapter.rank", "lora_rank", note = "8 if it is not given, as there" },
   { "adapter.alpha", "lora_alpha", note = "twice the rank if it is not given, as there" },
-  { "adapter.targets", "lora_target", note = "`all`, the default: all linears but the head" },
+  { "adapter.targets", "lora_target", note = "`all`, the default: all linears but the head; `gate_proj`, `up_proj` and `down_proj` of models with experts are `target_parameters`, gate and up of twice the rank, as PEFT takes them" },
   { "adapter.dropout", "lora_dropout", note = "not of pairs, where LLaMA-Factory drops nothing, but v1 does" },
   { "adapter.rslora", "use_rslora" },
   { "adapter.dora", "use_dora" },
