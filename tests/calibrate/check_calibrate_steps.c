@@ -58,13 +58,28 @@ START_TEST(kernels_are_found) {
   Bench b = bench(c->mesh.world);
   int n = w.kernel.n;
   double *seconds = NEW_N(arena, double, n);
-  ck_assert(n > 10 && steps_fit(&b, c));
+  ck_assert_int_gt(n, 10);
+  ck_assert_int_eq(ranks_in_steps(&b, c), MIN(c->mesh.world, 8));
   ck_assert_int_eq(kernels_together(&b, w.kernel.at, n), n);
   weft_status st = time_in_steps(&b, w.kernel.at, n, seconds, &e);
   ck_assert_msg(st == WEFT_OK, "%s", e.text);
   for (int i = 0; i < n; i++)
     ck_assert_msg(seconds[i] >= 0 && seconds[i] < 60, "%s %s: %g",
                   op_info[w.kernel.at[i].in->op].name, w.kernel.at[i].shape, seconds[i]);
+  job_free(&job);
+}
+END_TEST
+
+/* Ranks of several threads are timed by the clock of the machine, so they do not share
+ * cores. */
+START_TEST(ranks_with_threads_have_cores) {
+  const Compiled *c = compiled(4);
+  weft_error e = NO_ERROR;
+  Bench b = {.seconds = 1e-5, .f32 = 1e10, .bf16 = 1e10};
+  ck_assert_int_eq(c->mesh.world, 4);
+  ck_assert_int_eq(bench_open(&b, device_kind("cpu", &e), bench_cores() + 1, 4, &e),
+                   WEFT_OK);
+  ck_assert_int_eq(ranks_in_steps(&b, c), 1);
   job_free(&job);
 }
 END_TEST
@@ -78,11 +93,11 @@ START_TEST(long_steps_are_not_run) {
   Bench b = bench(1);
   double seconds = 0;
   weft_error e = NO_ERROR;
-  ck_assert(steps_fit(&b, c));
+  ck_assert(ranks_in_steps(&b, c));
   b.f32 = b.bf16 = c->prog[0].flops / 1000;
-  ck_assert(!steps_fit(&b, c));
+  ck_assert(!ranks_in_steps(&b, c));
   b.f32 = b.bf16 = 0;
-  ck_assert(!steps_fit(&b, c));
+  ck_assert(!ranks_in_steps(&b, c));
   ck_assert_int_le(kernels_together(&b, w.kernel.at, w.kernel.n), 64);
   ck_assert_int_eq(time_kernels(&b, w.kernel.at, 1, &seconds, &e), WEFT_OK);
   ck_assert(seconds > 0);
@@ -173,6 +188,7 @@ Suite *calibrate_steps_suite(void) {
   tcase_set_timeout(t, 120);
   tcase_add_checked_fixture(t, job_setup, job_teardown);
   tcase_add_loop_test(t, kernels_are_found, 0, LEN(plans));
+  tcase_add_test(t, ranks_with_threads_have_cores);
   tcase_add_test(t, long_steps_are_not_run);
   tcase_add_test(t, steps_are_interrupted);
   suite_add_tcase(s, t);

@@ -53,10 +53,11 @@ weft_status bench_open(Bench *b, const DeviceKind *kind, int threads, int ranks,
                        weft_error *e);
 
 /* ---- step_timing.c ---- */
-/* Whether steps of this plan are short and small enough here, */
-bool steps_fit(const Bench *b, const Compiled *c);
-/* in which its kernels are timed then: seconds[n], NAN of those that no rank ran that
- * tells. */
+/* How many ranks of this plan run steps at once; 0 where these are too long or too large
+ * here. */
+int ranks_in_steps(const Bench *b, const Compiled *c);
+/* Where they are not, its kernels are timed in them: seconds[n], NAN of those that no
+ * rank ran that tells. */
 weft_status time_in_steps(const Bench *b, const WantedKernel *list, int n,
                           double *seconds, weft_error *e);
 

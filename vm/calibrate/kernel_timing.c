@@ -217,14 +217,14 @@ static weft_status time_by_turns(const Bench *b, const WantedKernel *list, int n
 
 int kernels_together(const Bench *b, const WantedKernel *list, int n) {
   int i = 0;
-  if (!steps_fit(b, list->c)) return by_turns_together(list, n);
+  if (!ranks_in_steps(b, list->c)) return by_turns_together(list, n);
   while (i < n && list[i].c == list->c) i++;
   return i;
 }
 
 weft_status time_kernels(const Bench *b, const WantedKernel *list, int n, double *seconds,
                          weft_error *e) {
-  if (!steps_fit(b, list->c)) return time_by_turns(b, list, n, seconds, e);
+  if (!ranks_in_steps(b, list->c)) return time_by_turns(b, list, n, seconds, e);
   TRY(time_in_steps(b, list, n, seconds, e));
   for (int i = 0; i < n; i++)
     if (isnan(seconds[i])) TRY(time_by_turns(b, &list[i], 1, &seconds[i], e));

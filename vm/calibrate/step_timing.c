@@ -59,29 +59,36 @@ static bool fits_trace(const Program *p) {
   return 2 * n < TRACE_EVENTS;
 }
 
-/* Ranks of this plan that run at once: 0 where a step is too long or too large. */
-static int ranks_of(const Bench *b, const Compiled *c) {
+/* Where the clock of the machine is looked at ranks do not share cores. */
+int ranks_in_steps(const Bench *b, const Compiled *c) {
   const double longest = 5; /* seconds of a step */
   double rate = c->dtype == DT_F32 ? b->f32 : b->bf16;
   double room = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE) / 4;
   int fit = (int)fmin(room / (double)bytes_of_rank(c), RANKS_MOST);
-  int ranks = MIN(fit, c->mesh.world), cores = MAX(b->ranks, 1);
-  if (!b->kind->host || rate <= 0 || ranks < MIN(cores, c->mesh.world)) return 0;
+  int cores = MAX(b->ranks, 1), least = MIN(cores, c->mesh.world);
+  int ranks = MIN(fit, b->processor ? c->mesh.world : least);
+  if (!b->kind->host || rate <= 0 || ranks < least) return 0;
   for (int pp = 0; pp < c->mesh.size[AXIS_PP]; pp++)
     if (!fits_trace(&c->prog[pp])) return 0;
   double seconds = flops_of_rank(c) / rate * MAX(ranks, cores) / cores;
   return seconds < longest ? ranks : 0;
 }
 
-bool steps_fit(const Bench *b, const Compiled *c) { return ranks_of(b, c) > 0; }
-
 /* ---- what a step begins with ---- */
+
+/* Elements of the largest piece of a parameter. */
+static int64_t largest_piece(const Compiled *c, int rank) {
+  Piece p[2];
+  int64_t most = 1;
+  for (int i = 0; i < c->nparam; i++)
+    for (int n = state_pieces(c, rank, STATE_PARAM, i, p); n > 0; n--)
+      most = MAX(most, p[n - 1].count);
+  return most;
+}
 
 static weft_status fill_params(Stepper *s, weft_error *e) {
   const Compiled *c = s->x->c;
-  const Regions *g = &c->prog[mesh_coord(&c->mesh, s->rank, AXIS_PP)].regions;
-  int64_t most = rank_block(c);
-  for (int i = 0; i < g->nparam; i++) most = MAX(most, g->param[i].count);
+  int64_t most = largest_piece(c, s->rank);
   float *block = mem_new(NULL, (size_t)most * sizeof *block);
   if (!block) return err_set(e, WEFT_ENOMEM, "out of memory");
   rank_clear(s->r, block, most);
@@ -89,7 +96,6 @@ static weft_status fill_params(Stepper *s, weft_error *e) {
     Piece p[2];
     int n = state_pieces(c, s->rank, STATE_PARAM, i, p);
     for (int k = 0; k < n; k++) {
-      if (p[k].count > most) continue;
       piece_init(&p[k], &c->param[i], 0, block);
       rank_write(s->r, &p[k], block);
     }
@@ -228,6 +234,6 @@ static weft_status on_rank(void *ud, int i, Samples *out, weft_error *e) {
 
 weft_status time_in_steps(const Bench *b, const WantedKernel *list, int n,
                           double *seconds, weft_error *e) {
-  Stepping x = {b, list->c, list, n, ranks_of(b, list->c)};
+  Stepping x = {b, list->c, list, n, ranks_in_steps(b, list->c)};
   return mean_of_threads(x.ranks, n, on_rank, &x, false, seconds, e);
 }
