@@ -3,23 +3,39 @@
 #include "tests/ranks/comm_world.h"
 
 #include <check.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 /* ---- giving up ---- */
+
+typedef struct GivingUp {
+  World *world;
+  atomic_int started; /* ranks that have started their operation */
+} GivingUp;
+
+/* Nothing can be started once a rank has given up, so that one lets the others begin. */
+static void let_others_start(const Peer *p, GivingUp *g) {
+  while (atomic_load(&g->started) < p->n - 1) sched_yield();
+}
+
+static bool starts(Peer *p, GivingUp *g, CommOp op) {
+  bool ok = op_start(p, 0, op);
+  atomic_fetch_add(&g->started, 1);
+  return ok;
+}
 
 /* Rank 3 gives up while the others wait: in a collective, for a message and for nothing.
  */
 static void one_gives_up(Peer *p) {
   float x = 1;
   if (p->rank == 3) {
-    usleep(20000);
+    let_others_start(p, p->arg);
     comm_abort(&p->c, "the disk is on fire");
     return;
   }
   CommOp op = p->rank == 2 ? RECV(DT_F32, 3, &x, 1) : ALL_REDUCE(DT_F32, &x, &x, 1);
-  NEED(op_start(p, 0, op));
+  NEED(starts(p, p->arg, op));
   NEED(comm_wait(&p->c, 0, &p->e) == WEFT_ERUN);
   NEED(p->e.rank == 3);
   NEED(strstr(p->e.text, "rank 3 failed: the disk is on fire"));
@@ -27,29 +43,31 @@ static void one_gives_up(Peer *p) {
 }
 
 START_TEST(test_abort) {
+  GivingUp g = {0};
   comm_world(&(Setup){.n = 4, .in_flight = 1, .nhandle = 2, .ngroup = 1}, one_gives_up,
-             NULL);
+             &g);
 }
 END_TEST
 
 static void interrupted(Peer *p) {
   float x = 1;
-  World **w = p->arg;
+  GivingUp *g = p->arg;
   if (p->rank == 0) {
-    usleep(20000);
-    world_abort(*w, -1, WEFT_EINTR, "interrupted");
-    world_abort(*w, -1, WEFT_ERUN, "a later reason does not count");
+    let_others_start(p, g);
+    world_abort(g->world, -1, WEFT_EINTR, "interrupted");
+    world_abort(g->world, -1, WEFT_ERUN, "a later reason does not count");
     return;
   }
-  NEED(op_start(p, 0, ALL_REDUCE(DT_F32, &x, &x, 1)));
+  NEED(starts(p, g, ALL_REDUCE(DT_F32, &x, &x, 1)));
   NEED(comm_wait(&p->c, 0, &p->e) == WEFT_EINTR);
   NEED(p->e.rank == -1 && strcmp(p->e.text, "interrupted") == 0);
 }
 
 START_TEST(test_interrupt) {
-  World *w;
-  comm_world(&(Setup){.n = 3, .in_flight = 1, .nhandle = 1, .ngroup = 1, .world = &w},
-             interrupted, &w);
+  GivingUp g = {0};
+  comm_world(
+      &(Setup){.n = 3, .in_flight = 1, .nhandle = 1, .ngroup = 1, .world = &g.world},
+      interrupted, &g);
 }
 END_TEST
 
