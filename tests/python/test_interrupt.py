@@ -133,7 +133,7 @@ def test_a_handler_that_raises_leaves_ctrl_c_as_it_was(monkeypatch):
 
 
 def _state(plan, steps, interrupt=None):
-    """Parameters and moments after so many steps, or when the signal comes."""
+    """Parameters and moments after so many steps, or when the signal comes that waits for an event."""
     with plan.open(threads=1) as run:
         run.init()
         if interrupt is None:
@@ -141,10 +141,10 @@ def _state(plan, steps, interrupt=None):
                 pass
             return _all(plan, run)
         taken = 0
-        interrupt.start()
         with pytest.raises(KeyboardInterrupt) as e:
             for step in run.steps():
                 taken = step.step + 1
+                interrupt.set()
         taken += str(e.value) == "the call was done"
         state, ended = _all(plan, run), str(e.value) == f"interrupted in step {taken}"
         for call in (run.init, lambda: run.step(0), run.resume, lambda: run.load("weights")) if ended else ():
@@ -160,11 +160,22 @@ def _all(plan, run):
     return [run.get(row["name"], state) for row in plan.parameter_list() for state in ("param", "moment1")]
 
 
+def _ctrl_c(after, begun):
+    """A Ctrl-C so many seconds after what is interrupted has said that it has begun."""
+    def sends():
+        begun.wait()
+        time.sleep(after)
+        signal.pthread_kill(MAIN, signal.SIGINT)
+
+    threading.Thread(target=sends, daemon=True).start()
+
+
 def test_ctrl_c_in_a_run(small):
     with weft.load(small, set={"train.steps": 1000000, "checkpoint.dir": "ckpt"}) as plan:
         for i in range(6):
-            interrupt = threading.Timer(0.05 + 0.011 * i, signal.pthread_kill, (MAIN, signal.SIGINT))
-            state, taken = _state(plan, None, interrupt)
+            begun = threading.Event()
+            _ctrl_c(0.03 + 0.011 * i, begun)
+            state, taken = _state(plan, None, begun)
             assert state == _state(plan, taken)
 
 
@@ -172,8 +183,10 @@ def test_ctrl_c_before_a_plan_is_loaded(plans):
     """Plans that are loaded one after the other, each time a signal later."""
     path = plans / "quickstart.lua"
     for i in range(8):
-        threading.Timer(0.02 + 0.003 * i, signal.pthread_kill, (MAIN, signal.SIGINT)).start()
+        begun = threading.Event()
+        _ctrl_c(0.01 + 0.003 * i, begun)
         with pytest.raises(KeyboardInterrupt):
             for _ in itertools.count():
                 weft.load(path).close()
+                begun.set()
     assert weft.check(path).world == 8

@@ -46,9 +46,20 @@ print("ends", flush=True)
 
 
 def test_a_handler_in_the_middle_of_a_step(small):
-    """It is told that a call is under way, whatever it calls; what it raises ends the step."""
+    """It is told that a call is under way, whatever it calls; what it raises ends the step. The
+    signal comes from the thread that computes the step, which goes on when it was heard."""
     code = """
-import signal, time
+import signal
+heard, main = threading.Event(), threading.main_thread().ident
+class Signalled:
+    def __init__(self, library):
+        self.library = library
+    def __getattr__(self, name):
+        return getattr(self.library, name)
+    def weft_run_step(self, *arguments):
+        signal.pthread_kill(main, signal.SIGUSR1)
+        heard.wait()
+        return self.library.weft_run_step(*arguments)
 calls = [lambda: run.save(1), lambda: run.get("model.norm.weight"), lambda: run.step(2),
          lambda: plan.name, run.close, plan.close]
 def handler(number, frame):
@@ -58,12 +69,13 @@ def handler(number, frame):
             print("call", i, "went on", flush=True)
         except weft.UsageError as e:
             print("told", "note that it came" in str(e), flush=True)
+    heard.set()
     if asked == 2:
         run.save(1)
 signal.signal(signal.SIGUSR1, handler)
+run._lib = Signalled(run._lib)
 for asked in (1, 2):
-    main = threading.main_thread().ident
-    threading.Timer(0.05, signal.pthread_kill, (main, signal.SIGUSR1)).start()
+    heard.clear()
     try:
         run.step(asked)
         print("step", asked, flush=True)

@@ -122,8 +122,8 @@ LONG = {"batch.seq": range(16, 16 * 40000, 16), "mesh.tp": [1, 2]}
 def test_a_handler_that_raises_ends_the_program(small):
     before = signal.signal(signal.SIGALRM, _alarm)
     try:
-        signal.setitimer(signal.ITIMER_REAL, 0.5)
         with pytest.raises(Alarm):
+            signal.setitimer(signal.ITIMER_REAL, 0.5)
             weft.sweep(small, over=LONG)
     finally:
         signal.signal(signal.SIGALRM, before)
