@@ -269,9 +269,13 @@ START_TEST(the_flag_ends_waits) {
 }
 END_TEST
 
+/* Seconds without progress after which the ranks say where they wait. It is long enough
+ * for the thread of each rank to come there. */
+enum { PATIENCE_S = 1 };
+
 START_TEST(the_watchdog_names_the_wait) {
   StepResult res;
-  open_with(pipeline(true), (RunOptions){.patience_s = 0.15});
+  open_with(pipeline(true), (RunOptions){.patience_s = PATIENCE_S});
   ck_assert_int_eq(step(0, &res), WEFT_ERUN);
   has("no progress for");
   has("rank 0 waits in recv from rank 1 of F0; rank 1 has finished its step");
@@ -300,7 +304,7 @@ START_TEST(the_watchdog_names_all_that_wait) {
       "rank 1 has finished its step",
       "rank 1 waits in recv from rank 0 of F3 of layers.7"};
   StepResult res;
-  open_with(absent(_i), (RunOptions){.patience_s = 0.15});
+  open_with(absent(_i), (RunOptions){.patience_s = PATIENCE_S});
   ck_assert_int_eq(step(3, &res), WEFT_ERUN);
   has("step 3: no progress for");
   has("ranks 0, 2 wait in all_reduce(pp) of embed.weight");
@@ -309,7 +313,7 @@ START_TEST(the_watchdog_names_all_that_wait) {
 END_TEST
 
 static void slow_launch(Device *d, const Kernel *k, const KernelArgs *a) {
-  usleep(400000);
+  usleep(PATIENCE_S * 1500000);
   device_cpu.launch(d, k, a);
 }
 
@@ -327,7 +331,7 @@ START_TEST(the_watchdog_lets_ranks_compute) {
   DeviceKind slow = *c->device;
   slow.load = load_slow;
   c->device = &slow;
-  open_with(c, (RunOptions){.patience_s = 0.15});
+  open_with(c, (RunOptions){.patience_s = PATIENCE_S});
   ck_assert_msg(step(0, &res) == WEFT_OK, "%s", err.text);
 }
 END_TEST
