@@ -16,6 +16,9 @@ enum { SLOWER = 6 };
 enum { SLOWER = 1 };
 #endif
 
+/* Deadlines end what hangs; a busy machine is no reason to fail. */
+enum { PATIENCE = 60 };
+
 static double now(void) {
   struct timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);
@@ -39,7 +42,7 @@ static void become(const Process *p) {
 
 static Process begin(double seconds, const char *fmt, va_list ap) {
   static int number; /* makes the names of the processes' files unique */
-  Process p = {.deadline = now() + seconds * SLOWER};
+  Process p = {.deadline = now() + MAX(seconds, PATIENCE) * SLOWER};
   char command[4096] = "exec ";
   vsnprintf(command + 5, sizeof command - 5, fmt, ap);
   p.command = arena_str(scratch_arena, command);
@@ -108,6 +111,35 @@ bool process_wait_for(Process *p, const char *file, const char *text) {
     nap();
   }
   return true;
+}
+
+/* Whether the line `name` of /proc/PID/status has the bit of a signal. */
+static bool has_signal(const char *status, const char *name, int sig) {
+  const char *line = strstr(status, name);
+  return line && strtoull(line + strlen(name), NULL, 16) >> (sig - 1) & 1;
+}
+
+void process_took(pid_t pid, int sig) {
+  double end = now() + PATIENCE * SLOWER;
+  char path[64];
+  snprintf(path, sizeof path, "/proc/%d/status", (int)pid);
+  for (;; nap()) {
+    const char *status = scratch_get(path);
+    if (!has_signal(status, "\nSigPnd:", sig) && !has_signal(status, "\nShdPnd:", sig))
+      return;
+    ck_assert_msg(now() < end, "process %d does not take signal %d", (int)pid, sig);
+  }
+}
+
+long process_ticks(pid_t pid) {
+  char path[64];
+  long user = 0;
+  snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+  const char *name_end = strrchr(scratch_get(path), ')');
+  /* The state and ten numbers are before it. */
+  if (name_end)
+    sscanf(name_end + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %ld", &user);
+  return user;
 }
 
 Outcome process_run(double seconds, const char *fmt, ...) {

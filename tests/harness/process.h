@@ -27,6 +27,11 @@ Process process_start(double seconds, const char *fmt, ...) PRINTF(2, 3);
 Outcome process_end(Process *p);
 /* True once the file contains `text`; false if the process has ended without it. */
 bool process_wait_for(Process *p, const char *file, const char *text);
+/* Waits until it has taken all signals `sig` that were sent to it: the next one is
+ * another one. Signals that wait for a process are one. */
+void process_took(pid_t pid, int sig);
+/* Time that it has computed, in ticks of sysconf; 0 once it has ended. */
+long process_ticks(pid_t pid);
 /* Both of the above. */
 Outcome process_run(double seconds, const char *fmt, ...) PRINTF(2, 3);
 

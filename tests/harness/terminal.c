@@ -2,19 +2,22 @@
  * the prompt use. */
 #include "terminal.h"
 
+#include "process.h"
+
 #include <check.h>
 #include <errno.h>
 #include <poll.h>
 #include <pty.h>
 #include <stdlib.h>
 #include <sys/wait.h>
+#include <termios.h>
 #include <time.h>
 #include <unistd.h>
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-enum { PATIENCE = 90 };
+enum { PATIENCE = 180 };
 #else
-enum { PATIENCE = 20 };
+enum { PATIENCE = 60 };
 #endif
 
 static double now(void) {
@@ -203,6 +206,25 @@ void terminal_wait_here(Terminal *t, const char *text) {
   double end = now() + PATIENCE;
   while (t->npending || !strstr(terminal_row(t, t->row), text)) {
     if (now() > end || t->ended) give_up(t, text);
+    look(t);
+  }
+}
+
+void terminal_wait_signals(Terminal *t) {
+  double end = now() + PATIENCE;
+  struct termios modes;
+  for (;;) {
+    if (tcgetattr(t->fd, &modes) == 0 && modes.c_lflag & ISIG) return;
+    if (now() > end || t->ended) give_up(t, "signals of the terminal");
+    look(t);
+  }
+}
+
+void terminal_wait_busy(Terminal *t) {
+  terminal_wait_signals(t);
+  double end = now() + PATIENCE;
+  for (long from = process_ticks(t->pid); process_ticks(t->pid) < from + 2;) {
+    if (now() > end || t->ended) give_up(t, "a program that computes");
     look(t);
   }
 }

@@ -33,6 +33,10 @@ void terminal_wait_row(Terminal *t, int row, const char *text);
 void terminal_wait(Terminal *t, const char *text);
 /* Waits until it appears on the cursor's row, which may be one that is overwritten. */
 void terminal_wait_here(Terminal *t, const char *text);
+/* Waits until the line editor has given the terminal back, so that Ctrl-C is a signal. */
+void terminal_wait_signals(Terminal *t);
+/* The same, and until the program computes. */
+void terminal_wait_busy(Terminal *t);
 /* Types a line, waits for its echo, presses enter and waits for the prompt `then`. */
 void terminal_enter(Terminal *t, const char *line, const char *then);
 /* Rows from..to of the screen without blanks at their ends, in the scratch arena. */

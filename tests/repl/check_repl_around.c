@@ -32,12 +32,37 @@ START_TEST(dumb_terminal) {
   terminal_type(t, "dropped\003");
   terminal_wait_row(t, t->row, ">");
   prompt_says(t, "3", "3\n");
-  terminal_type(t, "while true do end\n");
-  usleep(100000);
+  terminal_type(t, "io.write 'begun' io.flush() while true do end\n");
+  terminal_wait(t, "\nbegun");
   terminal_type(t, "\003");
   terminal_wait(t, "interrupted!");
   prompt_leave(t);
   ck_assert_int_eq(t->colours, 0);
+}
+END_TEST
+
+/* A Ctrl-C while a chunk is compiled, which takes long here: each jump to the end of a
+ * condition is added to a list by going through it. */
+START_TEST(ctrl_c_before_the_code) {
+  Terminal *t = prompt_repl("");
+  Text line = {0};
+  for (int i = 0; i < 700; i++) text_add(&line, " and a");
+  text_add(&line, "\n");
+  terminal_type(t, "if a\n");
+  for (int i = 0; i < 12; i++) {
+    terminal_wait_row(t, t->row, ">>");
+    terminal_type(t, line.s);
+  }
+  terminal_wait_row(t, t->row, ">>");
+  terminal_type(t, "then end while true do end\n");
+  terminal_wait(t, "do end\n");
+  terminal_wait_signals(t);
+  terminal_type(t, "\003");
+  terminal_wait(t, "interrupted!");
+  terminal_wait_here(t, ">");
+  text_free(&line);
+  prompt_says(t, "1 + 1", "2\n");
+  prompt_leave(t);
 }
 END_TEST
 
@@ -212,6 +237,7 @@ Suite *repl_around_suite(void) {
   tcase_add_checked_fixture(t, scratch_setup, scratch_teardown);
   tcase_add_test(t, colours);
   tcase_add_test(t, dumb_terminal);
+  tcase_add_test(t, ctrl_c_before_the_code);
   tcase_add_test(t, without_the_editor);
   tcase_add_test(t, history);
   tcase_add_test(t, history_places);

@@ -17,6 +17,8 @@ typedef struct EditHost {
   void *ud;
   /* The strings live until the next call. */
   void (*complete)(void *ud, const char *line, int cursor, EditMatches *m);
+  /* Called when a line begins: from here to its end Ctrl-C is a key and no signal. */
+  void (*line_begins)(void *ud);
 } EditHost;
 
 typedef enum {
@@ -28,7 +30,7 @@ typedef enum {
 typedef struct Editor Editor;
 
 typedef struct EditApi {
-  int version; /* 1 */
+  int version; /* 2 */
   /* Opens an editor on the terminal of `in` and `out`; NULL without memory or a terminal.
    * `host` must outlive it. */
   Editor *(*open)(const EditHost *host, FILE *in, FILE *out);

@@ -189,6 +189,7 @@ static EditResult editor_read(Editor *e, const char *prompt, const char **line) 
   /* Before the prompt is shown, so that keys that are already typed are not echoed twice.
    */
   el_set(e->el, EL_PREP_TERM, 1);
+  e->host->line_begins(e->host->ud);
   const char *s = el_gets(e->el, &n);
   if (e->cleared) return EDIT_CLEARED;
   if (!s || n <= 0) {
@@ -209,7 +210,7 @@ static void editor_remember(Editor *e, const char *entry) {
 }
 
 __attribute__((visibility("default"))) const EditApi weft_edit_api = {
-    .version = 1,
+    .version = 2,
     .open = editor_open,
     .close = editor_close,
     .read = editor_read,

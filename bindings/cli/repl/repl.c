@@ -20,6 +20,13 @@ static void complete(void *ud, const char *line, int cursor, EditMatches *m) {
   if (m->from < 0) m->n = 0;
 }
 
+/* A Ctrl-C that came before was for what has ended meanwhile. One at the end of the line,
+ * when the terminal sends signals again, is for the code of the line. */
+static void line_begins(void *ud) {
+  const Repl *r = ud;
+  r->cli->listen();
+}
+
 /* ---- the loop ---- */
 
 static void greet(const Repl *r) {
@@ -117,7 +124,7 @@ static weft_status run(Repl *r) {
     /* The editor counts characters; the rest of the program counts bytes. */
     if (!setlocale(LC_CTYPE, "") || MB_CUR_MAX == 1) setlocale(LC_CTYPE, "C.UTF-8");
     r->colour = colour_wanted(stdout) && colour_wanted(stderr);
-    r->edit = (EditHost){.ud = r, .complete = complete};
+    r->edit = (EditHost){.ud = r, .complete = complete, .line_begins = line_begins};
     r->input = input_open(r->arena, &r->edit, r->cli->stop);
   }
   TRY(protect(r, set_globals));

@@ -85,15 +85,21 @@ static void show_error(Repl *r) {
 
 /* ---- calling ---- */
 
-/* Calls the function below `nargs` arguments, as repl_prompt does. */
+/* Calls the function below `nargs` arguments, as repl_prompt does. A Ctrl-C that came
+ * while it was compiled is for it, too: nothing is called. */
 static bool call_chunk(Repl *r, int nargs, int nresults) {
   lua_State *L = r->L;
   int base = lua_gettop(L) - nargs;
   lua_pushlightuserdata(L, r);
   lua_pushcclosure(L, on_error, 1);
   lua_insert(L, base);
-  r->cli->listen();
-  int status = lua_pcall(L, nargs, nresults, base);
+  int status = LUA_ERRRUN;
+  if (*r->cli->stop) {
+    lua_settop(L, base);
+    lua_pushliteral(L, "interrupted!");
+  } else {
+    status = lua_pcall(L, nargs, nresults, base);
+  }
   lua_remove(L, base);
   if (*r->cli->stop) {
     putchar('\n'); /* after the ^C of the terminal */

@@ -38,7 +38,7 @@ static const EditApi *edit_api(void) {
     return NULL;
   }
   const EditApi *api = dlsym(so, "weft_edit_api");
-  if (api && api->version == 1) return api;
+  if (api && api->version == 2) return api;
   report_error("no line editing and no completion: %s belongs to another version of weft",
                path);
   return NULL;
