@@ -286,7 +286,7 @@ static Terminal *replay(char *session) {
     if (next && strncmp(next, "^C", 2) == 0) {
       terminal_type(t, arena_printf(scratch_arena, "%s\n", keys));
       terminal_wait_row(t, row, "");
-      usleep(50000);
+      terminal_wait_busy(t);
       terminal_type(t, "\003");
       terminal_wait_row(t, row, ">");
     } else {
@@ -354,11 +354,13 @@ START_TEST(ctrl_c_clears_the_line) {
 }
 END_TEST
 
+/* In the chunk itself, so that it is interrupted there, however soon. */
+#define BEGUN "io.write 'begun' io.flush()"
+
 static void interrupts(Terminal *t, const char *code, const char *want) {
   int row = t->row;
-  terminal_type(t, arena_printf(scratch_arena, "begun() %s\n", code));
+  terminal_type(t, arena_printf(scratch_arena, BEGUN " %s\n", code));
   terminal_wait_row(t, row, "begun");
-  usleep(20000);
   terminal_type(t, "\003");
   terminal_wait_row(t, row + 1, ">");
   const char *s = terminal_rows(t, row + 1, t->row - 1);
@@ -367,7 +369,6 @@ static void interrupts(Terminal *t, const char *code, const char *want) {
 
 START_TEST(ctrl_c_stops_code) {
   Terminal *t = prompt_repl("");
-  prompt_answer(t, "function begun() io.write 'begun' io.flush() end");
   static const char wanted[] = "error: interrupted!\n  stdin:1: in the chunk\n";
   interrupts(t, "while true do end", wanted);
   interrupts(t, "while true do pcall(function() while true do end end) end", wanted);
@@ -391,7 +392,6 @@ START_TEST(ctrl_c_stops_work_in_c) {
   static const char endless[] = "while true do end";
   scratch_put("endless.lua", endless, strlen(endless));
   Terminal *t = prompt_repl("a.lua");
-  prompt_answer(t, "function begun() io.write 'begun' io.flush() end");
   interrupts(t, "plan:run { steps = 1000000 }", "interrupted");
   prompt_says(t, "1 + 1", "2\n");
   interrupts(t, "_ = (('a'):rep(40)):find(('.-'):rep(20) .. 'b')", "interrupted!");
@@ -428,11 +428,12 @@ END_TEST
 
 START_TEST(a_second_ctrl_c_ends_what_does_not_listen) {
   Terminal *t = prompt_repl("");
-  prompt_answer(t, "function slow() io.write 'begun' io.flush() while true do end end");
+  prompt_answer(t, "function slow() " BEGUN " while true do end end");
   terminal_type(t, "setmetatable({}, { __gc = slow }) collectgarbage()\n");
   terminal_wait_row(t, t->row, "begun");
   terminal_type(t, "\003");
-  usleep(400000);
+  terminal_wait_here(t, "^C");
+  process_took(t->pid, SIGINT);
   terminal_type(t, "\003");
   ck_assert_int_eq(terminal_end(t), 128 + SIGINT);
 }
