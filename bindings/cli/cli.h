@@ -140,6 +140,9 @@ weft_status options_belong(const Belongs *o, int n, weft_error *e);
 /* ---- verb_frame.c ---- */
 /* Whether this process reports: false for all processes of a run but rank 0. */
 bool is_rank0(const Cli *cli);
+/* Before another process ends with an error: its launcher ends all at the first that
+ * does, and rank 0 may not have said why by then. */
+void let_rank0_report(void);
 /* job_load with the options of the command line. */
 weft_status job_start(Job *j, const Cli *cli, Arena *arena, const char *path);
 /* Prints the diagnostics of a job (with --json the whole object: its result is written by

@@ -4,6 +4,7 @@
 
 #include <signal.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 /* The processes of a run have the same plan; only one of them reports. */
 bool is_rank0(const Cli *cli) {
@@ -109,8 +110,13 @@ int code_of_signal(const Cli *cli, weft_status st, int code) {
   return st == WEFT_EINTR && *cli->stop ? 128 + *cli->stop : code;
 }
 
+void let_rank0_report(void) { sleep(2); }
+
 int verb_fails(const Cli *cli, Arena *arena, const weft_error *e) {
-  if (!is_rank0(cli)) return weft_exit_code(e->code);
+  if (!is_rank0(cli)) {
+    let_rank0_report();
+    return weft_exit_code(e->code);
+  }
   if (!cli->json) {
     report_error("%s%s%s", e->file, *e->file ? ": " : "", e->text);
     return weft_exit_code(e->code);

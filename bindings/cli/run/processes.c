@@ -95,6 +95,7 @@ static weft_status choose_comm(Processes *p, int64_t *world) {
                    launch_name(info.kind), info.size, p->comm->name);
   if (*world && check_world(p, &info) != WEFT_OK) {
     p->reported_elsewhere = true; /* all processes find the same */
+    if (info.rank) let_rank0_report();
     return e->code;
   }
   /* srun starts ranks of MPI only if it was built for this MPI, so what NCCL needs to
@@ -200,7 +201,7 @@ int processes_end_other(Processes *p, weft_status st) {
   if (st == WEFT_EPLAN && j->d.errors) report_first(&j->d, &first);
   const weft_error *e = first.code ? &first : &j->e;
   if (st != WEFT_OK && st != WEFT_EINTR && !p->reported_elsewhere) {
-    sleep(2);
+    let_rank0_report();
     report_error("rank %d: %s%s%s", launched_rank(), e->file, e->file[0] ? ": " : "",
                  e->text);
   }
