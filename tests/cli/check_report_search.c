@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "tests/harness/process.h"
+#include "tests/harness/terminal.h"
 #include "vm/base/diag.h"
 
 enum { SECONDS = 60 };
@@ -61,7 +62,8 @@ END_TEST
 
 /* What was not looked at is not said not to fit. */
 START_TEST(ctrl_c_ends_the_search) {
-  static const char *const ways[] = {"", "--json", "--html page.html"};
+  const char *html = arena_printf(scratch_arena, "--html %s", scratch_path("page.html"));
+  const char *const ways[] = {"", "--json", html};
   put("large.lua",
       "local weft = require 'weft'\n"
       "return weft.plan { model = weft.model 'llama3-405b', mesh = { world = 4096 },\n"
@@ -69,12 +71,15 @@ START_TEST(ctrl_c_ends_the_search) {
       "  cluster = weft.cluster { nodes = 512, gpu = { 'h100-sxm', memory_gib = 3 } } "
       "}\n");
   for (int i = 0; i < LEN(ways); i++) {
-    Process p = process_start(SECONDS, "$weft report large.lua %s", ways[i]);
-    usleep(700000);
-    kill(p.pid, SIGINT);
-    Outcome o = process_end(&p);
-    ck_assert_msg(o.code == 130, "%s: %d: %s%s", ways[i], o.code, o.out, o.err);
-    ck_assert_msg(!strstr(o.out, "of the near layouts fits"), "%s", o.out);
+    Terminal *t = terminal_start(arena_printf(scratch_arena, "$weft report %s %s >%s",
+                                              scratch_path("large.lua"), ways[i],
+                                              scratch_path("out")));
+    terminal_wait(t, " points, "); /* its progress */
+    terminal_type(t, "\003");
+    int code = terminal_end(t);
+    const char *out = scratch_get(scratch_path("out"));
+    ck_assert_msg(code == 130, "%s: %d: %s", ways[i], code, out);
+    ck_assert_msg(!strstr(out, "of the near layouts fits"), "%s", out);
     const char *page = scratch_get(scratch_path("page.html"));
     ck_assert_ptr_null(strstr(page, "of the near layouts fits"));
   }
