@@ -227,7 +227,7 @@ END_TEST
 
 /* ---- slow ranks ---- */
 
-static const double LINK_S = 3; /* time that a connection gets */
+static const double LINK_S = 8; /* time that a connection gets, and the rendezvous */
 enum { SLOW_RANK = 2, LARGE = 1 << 14 };
 
 /* The slow rank's memory: the first large piece of it, its arena, takes long. */
