@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "tests/harness/port.h"
 #include "tests/harness/process.h"
 
 static const char plan_text[] =
@@ -30,12 +31,13 @@ static void setup(void) {
 
 /* The first one is in the folder a. */
 static void start(Process p[PROCESSES], const char *second, const char *args) {
+  int port = port_free();
   for (int r = 0; r < PROCESSES; r++)
     p[r] = process_start(60,
                          "sh -c 'cd %s && RANK=%d WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 "
                          "MASTER_PORT=%d WEFT_SECRET=w exec $weft run plan.lua "
                          "--threads 1 %s'",
-                         r ? second : "a", r, 21000 + getpid() % 9000, args);
+                         r ? second : "a", r, port, args);
 }
 
 static const char *temporary(void) {

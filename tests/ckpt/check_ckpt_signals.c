@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "tests/harness/ckpt_cli.h"
+#include "tests/harness/port.h"
 #include "tests/ranks/killed_runs.h"
 #include "tests/ranks/mpirun.h"
 
@@ -70,12 +71,13 @@ END_TEST
  * of them it has reached by then is chance, but the code is true. */
 START_TEST(a_signal_and_a_lost_process) {
   Process p[2];
+  int port = port_free();
   for (int r = 0; r < 2; r++)
     p[r] = process_start(50,
                          "env RANK=%d WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=%d "
                          "WEFT_SECRET=w $weft run plan.lua --threads 1 --steps 100000000 "
                          "--set checkpoint.every=0 --set model.hidden_size=256",
-                         r, 21000 + getpid() % 9000);
+                         r, port);
   ck_assert(process_wait_for(&p[0], p[0].out, "step      3/"));
   kill(p[0].pid, SIGTERM);
   for (int i = 0; i < 5000 && !strstr(listed("runs"), ".tmp"); i++) usleep(100);
@@ -94,7 +96,7 @@ START_TEST(a_signal_ends_an_evaluation) {
       process_start(50,
                     "env RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 "
                     "MASTER_PORT=%d WEFT_SECRET=w $weft eval plan.lua --ckpt runs",
-                    21000 + getpid() % 9000);
+                    port_free());
   usleep(500000);
   kill(p.pid, SIGTERM);
   Outcome o = process_end(&p);
@@ -105,9 +107,9 @@ END_TEST
 /* One that comes in the last step cuts nothing short. */
 START_TEST(a_signal_in_the_last_step_is_no_interruption) {
   Process p = process_start(50, "$weft run plan.lua --threads 1 --steps 1 --set "
-                                "batch.global=20000");
+                                "batch.global=5000");
   ck_assert(process_wait_for(&p, p.err, "2 ranks (local)"));
-  process_run(10, "kill -INT %d", (int)p.pid);
+  kill(p.pid, SIGINT);
   Outcome o = process_end(&p);
   ck_assert_msg(o.code == 0, "%d: %s", o.code, o.err);
   has(o.out, "step      0/1");

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "tests/harness/launched.h"
+#include "tests/harness/port.h"
 #include "tests/harness/process.h"
 #include "tests/ranks/mpirun.h"
 
@@ -197,11 +198,12 @@ static Outcome run_script_on(const char *srun, const char *weft, const char *kin
   scratch_put("srun", srun, strlen(srun));
   scratch_put("torchrun", torchrun, strlen(torchrun));
   scratch_put("scontrol", "#!/bin/sh\necho 127.0.0.1\n", 25);
+  int port = port_free(); /* which a script for Slurm makes of the number of its job */
   return process_run(60,
                      "sh -c 'chmod +x srun torchrun scontrol; PATH=.:$PATH PORT=%d "
                      "SLURM_JOB_ID=%d SLURM_JOB_NODELIST=x WEFT_SECRET=w WEFT=%s bash "
                      "%s.sh %s --threads 1'",
-                     21000 + getpid() % 9000, getpid(), weft, kind, args);
+                     port, port - 20000, weft, kind, args);
 }
 
 static Outcome run_script_by(const char *weft, const char *kind, const char *args) {
@@ -284,7 +286,7 @@ START_TEST(rank_0_is_reached_by_its_name) {
       "bash -c 'export WORLD_SIZE=4 MASTER_ADDR=127.0.0.3 MASTER_PORT=%d WEFT_SECRET=w; "
       "for r in 1 2 3; do RANK=$r $weft run plan.lua --threads 1 --steps 2 -q & done; "
       "RANK=0 MASTER_ADDR=0x7f000002 exec $weft run plan.lua --threads 1 --steps 2'",
-      21000 + getpid() % 9000);
+      port_free());
   ck_assert_msg(o.code == 0, "%s", o.err);
 }
 END_TEST

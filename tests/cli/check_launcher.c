@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "tests/harness/launched.h"
+#include "tests/harness/port.h"
 #include "tests/harness/process.h"
 #include "tests/ranks/mpirun.h"
 
@@ -258,7 +259,7 @@ START_TEST(tcp_between_machines_is_warned_of) {
         "for r in 1 2; do RANK=$r $weft run plan.lua --threads 1 --steps 2 -q & done; "
         "RANK=3 %s $weft run plan.lua --threads 1 --steps 2 -q & "
         "RANK=0 exec $weft run plan.lua --threads 1 --steps 2 --log run.jsonl'",
-        21000 + (getpid() + i) % 9000, other[i]);
+        port_free(), other[i]);
     ck_assert_msg(o.code == 0, "%s", o.err);
     const char *said = strstr(o.err, warning);
     ck_assert_msg(!said == !i, "%s", o.err);

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "tests/ranks/forked_ranks.h"
+#include "tests/harness/port.h"
 #include "tests/harness/process.h"
 #include "tests/ranks/strangers.h"
 
@@ -411,13 +412,6 @@ static const char plan_text[] =
     "  train = { steps = 3, log_every = 1 },\n"
     "}\n";
 
-/* A port that is free now. */
-static int free_port(void) {
-  int fd = net_listen("127.0.0.1", 0), port = net_port(fd);
-  close(fd);
-  return port;
-}
-
 static Process start_rank(int rank, int port, const char *more) {
   return process_start(60,
                        "env RANK=%d WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=%d "
@@ -428,7 +422,7 @@ static Process start_rank(int rank, int port, const char *more) {
 /* Seconds from the start of rank 1 to the end of both, when rank 0 listens already. */
 static double run_with(int strangers) {
   char message[ANSWER], why[NET_TEXT];
-  int port = free_port();
+  int port = port_free();
   Process p[2] = {start_rank(0, port, "")};
   close(go(port));
   Strangers s = {-1, -1};
@@ -478,7 +472,7 @@ static const struct {
 
 /* Both wait for somebody who is silent. */
 START_TEST(signals_end_the_wait) {
-  int port = free_port(), rank = interrupt[_i].rank, fd;
+  int port = port_free(), rank = interrupt[_i].rank, fd;
   scratch_put("plan.lua", plan_text, strlen(plan_text));
   int door = rank ? net_listen("127.0.0.1", port) : -1;
   Process p = start_rank(rank, port, "");
