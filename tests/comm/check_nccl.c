@@ -321,7 +321,7 @@ static void put_plan(void) {
       "  model = weft.model { \"llama\", hidden_size = 16, num_hidden_layers = "
       "2,\n"
       "    num_attention_heads = 2, intermediate_size = 16, vocab_size = 32 },\n"
-      "  mesh = { tp = 2, pp = 2 }, precision = \"f32\", comm = { timeout = 2 },\n"
+      "  mesh = { tp = 2, pp = 2 }, precision = \"f32\", comm = { timeout = 60 },\n"
       "  batch = { global = 2, micro = 1, seq = 8 }, optimizer = weft.adamw { lr = 1e-2 "
       "},\n"
       "  data = weft.synthetic {}, train = { steps = 3, log_every = 1 },\n"
@@ -378,8 +378,13 @@ static const struct {
 
 START_TEST(what_fails_is_told) {
   put_plan();
-  Outcome o = process_run(60, "sh -c '" BESIDE "WEFT_JOIN_S=4 WEFT_STANDIN=%s " RUN "%s'",
-                          machines[_i].machine, machines[_i].options);
+  /* Ranks that are right may take long on a busy machine: only what hangs has limits. */
+  const char *machine = machines[_i].machine;
+  bool hangs = strncmp(machine, "nccl_hang", 9) == 0;
+  bool begins = strncmp(machine, "nccl_init", 9) == 0;
+  Outcome o = process_run(60, "sh -c '" BESIDE "%sWEFT_STANDIN=%s " RUN "%s%s'",
+                          begins ? "WEFT_JOIN_S=4 " : "", machine, machines[_i].options,
+                          hangs ? " --set comm.timeout=4" : "");
   ck_assert_msg(strstr(o.err, machines[_i].says) != NULL, "%s", o.err);
   ck_assert_int_eq(o.code, machines[_i].code);
 }
