@@ -27,6 +27,7 @@ typedef struct Fate {
   Way way;
   int victim, n; /* n: PASS for nothing */
   bool ends;     /* the last step ends the run with an error of all of them */
+  bool signals;  /* in the last but one, a signal does */
   const char *dir;
 } Fate;
 
@@ -101,7 +102,9 @@ static weft_status train(Trainee *t, const Fate *f, weft_error *e) {
       ids[n + i] = LABEL_IGNORED;
     TRY(run_step_tokens(t->run, ids, ids + n, k, &r, e));
     if (run_rank(t->run) == 0) fprintf(stderr, "loss %d %a\n", (int)k, r.loss);
-    TRY(saver_step(t->saver, &r, k + 1, 0, e));
+    int signal = f->signals && k == TAKEN - 2 ? SIGTERM : 0;
+    TRY(saver_step(t->saver, &r, k + 1, signal, e));
+    if (*saver_stop(t->saver)) return saver_lost(t->saver, e);
   }
   TRY(saver_lost(t->saver, e));
   return run_export(t->run, &out, e);
@@ -195,6 +198,16 @@ static void has_saved(const Fate *f, const Forked *r) {
   arena_free(a);
 }
 
+/* What rank 0 says of a run that a signal ends: whether its checkpoint is there, also
+ * where the other rank did not live to hear of it. */
+static void code_is_true(const Fate *f, const Forked *r) {
+  Arena *a = arena_new(NULL);
+  const char *latest = store_latest(a, f->dir);
+  bool saved = latest && strtoll(latest + 5, NULL, 10) == TAKEN - 1;
+  WANT(f, r, (r->code[0] == 0) == saved);
+  arena_free(a);
+}
+
 /* False: the run has fewer messages, or steps to the disk. */
 static bool one_fate(Fate *f, const char *straight) {
   char rank[16];
@@ -208,9 +221,10 @@ static bool one_fate(Fate *f, const char *straight) {
     if (f->ends) has_saved(f, &r);
     return false;
   }
-  WANT(f, &r, r.code[f->victim] != 0);
+  if (f->signals && f->victim) code_is_true(f, &r);
+  WANT(f, &r, f->signals || r.code[f->victim] != 0);
   bool other = f->ends && f->way == MESSAGE_FAILS; /* there is another reason */
-  WANT(f, &r, other || strstr(r.text, rank) != NULL);
+  WANT(f, &r, other || f->signals || strstr(r.text, rank) != NULL);
   Fate none = {.n = PASS, .dir = f->dir};
   system(arena_printf(scratch_arena, "rm -rf %s-weights", f->dir));
   r = forked(PROCESSES, be_rank, &none);
@@ -228,11 +242,14 @@ typedef struct Lanes {
   Way way;
   int every; /* n = 1, 1 + every, ... */
   int least; /* so many fates there are for each rank */
-  bool ends;
+  bool ends, signals;
 } Lanes;
 
 static int lane(const Lanes *l, int number, const char *straight) {
-  Fate f = {.way = l->way, .victim = number % PROCESSES, .ends = l->ends};
+  Fate f = {.way = l->way,
+            .victim = number % PROCESSES,
+            .ends = l->ends,
+            .signals = l->signals};
   int n = 0;
   for (int i = number / PROCESSES;; i += EACH, n++) {
     f.n = 1 + i * l->every;
@@ -274,8 +291,15 @@ END_TEST
 
 /* While they wait for a save before they end with an error of all of them. */
 START_TEST(each_may_fail_while_the_run_ends) {
-  static const Lanes ways[] = {{MESSAGE_FAILS, 3, 8, true}, {DISK_KILLS, 6, 5, true}};
+  static const Lanes ways[] = {{MESSAGE_FAILS, 3, 8, true, false},
+                               {DISK_KILLS, 6, 5, true, false}};
   all_lanes(&ways[_i]);
+}
+END_TEST
+
+/* While they save what a signal ends. */
+START_TEST(each_message_may_fail_after_a_signal) {
+  all_lanes(&(Lanes){.way = MESSAGE_FAILS, .every = 1, .least = 20, .signals = true});
 }
 END_TEST
 
@@ -288,6 +312,7 @@ Suite *ckpt_faults_suite(void) {
   tcase_add_test(c, each_message_may_fail);
   tcase_add_test(c, each_may_be_killed_while_it_writes);
   tcase_add_loop_test(c, each_may_fail_while_the_run_ends, 0, 2);
+  tcase_add_test(c, each_message_may_fail_after_a_signal);
   suite_add_tcase(s, c);
   return s;
 }

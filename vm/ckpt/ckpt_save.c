@@ -213,11 +213,22 @@ static weft_status exchange(Saver *s, int *signal, weft_error *e) {
   return s->phase != PHASE_NONE && !n.busy ? next_phase(s, &n, e) : WEFT_OK;
 }
 
+/* On rank 0, where a signal ends the run: its checkpoint has been committed. */
+static bool is_there(const Saver *s) {
+  return s->stop && s->phase == PHASE_MANIFEST && run_rank(s->run) == 0 &&
+         s->st == WEFT_OK;
+}
+
+/* A process that does not live to hear of the checkpoint takes nothing from it. */
 weft_status saver_finish(Saver *s, weft_error *e) {
   int signal = 0;
   while (s->phase != PHASE_NONE) {
     join(s);
-    TRY(exchange(s, &signal, e));
+    weft_status st = exchange(s, &signal, e);
+    if (st != WEFT_OK && !is_there(s)) return st;
+    if (st == WEFT_OK) continue;
+    err_clear(e);
+    end_save(s, &(News){.good = true});
   }
   return WEFT_OK;
 }
@@ -290,7 +301,7 @@ weft_status saver_step(Saver *s, const StepResult *r, int64_t next, int signal,
   }
   if (due(s, r, next, signal)) {
     TRY(begin(s, r, next, e));
-    if (!s->o.plan->checkpoint.async) TRY(saver_finish(s, e));
+    if (!s->o.plan->checkpoint.async && !signal) TRY(saver_finish(s, e));
   }
   bool last = next == s->o.end; /* nothing is left that the signal could cut short */
   if (signal && !last) s->stop = signal;
