@@ -53,13 +53,13 @@ import signal
 heard, main = threading.Event(), threading.main_thread().ident
 class Signalled:
     def __init__(self, library):
-        self.library = library
+        self.module = library
     def __getattr__(self, name):
-        return getattr(self.library, name)
+        return getattr(self.module, name)
     def weft_run_step(self, *arguments):
         signal.pthread_kill(main, signal.SIGUSR1)
         heard.wait()
-        return self.library.weft_run_step(*arguments)
+        return self.module.weft_run_step(*arguments)
 calls = [lambda: run.save(1), lambda: run.get("model.norm.weight"), lambda: run.step(2),
          lambda: plan.name, run.close, plan.close]
 def handler(number, frame):

@@ -66,8 +66,9 @@ static weft_status once(MoveMember *x, weft_error *e) {
   return device_sync(x->device, e);
 }
 
-/* Of the processor, before each round: in a step ranks come from kernels, and where they
- * share cores those that come first sleep and have to be woken. */
+/* CPU time that each member burns before each round: in a step collectives follow
+ * kernels, and where ranks share cores those that arrive first sleep and have to be
+ * woken. */
 #define WORK_SECONDS 300e-6
 
 static bool works_between(const Bench *b, const WantedMove *w) {
@@ -96,10 +97,10 @@ static double work(const Bench *b) {
   return took;
 }
 
-/* `n` times: what each takes of the thread's processor, which is added to `busy`, and of
- * the day, less the work between them on all cores. */
+/* `n` rounds: adds the CPU time of this thread in them to `busy`; `*wall` is the wall
+ * time of a round, less that of the work before it on all cores. */
 static weft_status part(MoveMember *x, const Bench *b, const WantedMove *w, int n,
-                        double *busy, double *day, weft_error *e) {
+                        double *busy, double *wall, weft_error *e) {
   double began = now_s(), worked = 0;
   for (int k = 0; k < n; k++) {
     if (b->stop && *b->stop) return err_set(e, WEFT_EINTR, "interrupted");
@@ -108,22 +109,22 @@ static weft_status part(MoveMember *x, const Bench *b, const WantedMove *w, int 
     TRY(once(x, e));
     *busy += bench_now(b) - from;
   }
-  *day = (now_s() - began - worked * ranks_on_core(w)) / n;
+  *wall = (now_s() - began - worked * ranks_on_core(w)) / n;
   return WEFT_OK;
 }
 
-/* A member also waits for the others to wake: a transfer takes at least what it took of
- * the day in most parts. */
+/* A member also waits for the others to wake: a transfer takes at least the median of its
+ * wall times. */
 weft_status move_member_time(MoveMember *x, const Bench *b, const WantedMove *w,
                              double *each, weft_error *e) {
   enum { PARTS = 5 };
   int n = rounds(b, w);
-  double busy = 0, day[PARTS] = {0};
+  double busy = 0, wall[PARTS] = {0};
   for (int k = 0; k < WARM; k++) TRY(once(x, e));
   for (int i = 0; i < PARTS; i++)
-    TRY(part(x, b, w, (i + 1) * n / PARTS - i * n / PARTS, &busy, &day[i], e));
+    TRY(part(x, b, w, (i + 1) * n / PARTS - i * n / PARTS, &busy, &wall[i], e));
   *each = busy / n;
-  if (b->processor) *each = MAX(*each, median_of(day, PARTS) / ranks_on_core(w));
+  if (b->processor) *each = MAX(*each, median_of(wall, PARTS) / ranks_on_core(w));
   return WEFT_OK;
 }
 

@@ -59,7 +59,7 @@ static bool fits_trace(const Program *p) {
   return 2 * n < TRACE_EVENTS;
 }
 
-/* Where the clock of the machine is looked at ranks do not share cores. */
+/* Ranks that are timed by the wall clock do not share cores. */
 int ranks_in_steps(const Bench *b, const Compiled *c) {
   const double longest = 5; /* seconds of a step */
   double rate = c->dtype == DT_F32 ? b->f32 : b->bf16;
