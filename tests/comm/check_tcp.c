@@ -148,9 +148,9 @@ static bool is_late(const Rendezvous *m, const void *arg) {
   if (m->rank == 0) {
     ok = wait_for_late(&w, way, &e);
     if (way > LATE_JOIN) fprintf(stderr, "%s\n", e.text);
-    if (way == LATE_ENDED && now_s() - begun > 1) ok = false;
+    if (way == LATE_ENDED && now_s() - begun > 3) ok = false;
   } else {
-    usleep(way == LATE_ENDED ? 1500000 : 600000);
+    usleep(way == LATE_ENDED ? 4000000 : 600000);
     w.net->seconds = 20;
     if (way == LATE_MESSAGE) ok = world_send(&w, "x", 1, 0, &e) == WEFT_OK;
     if (way == LATE_JOIN) ok = comm_child(&w, "cut");
