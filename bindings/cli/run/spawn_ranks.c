@@ -27,6 +27,7 @@ typedef struct Proc {
 } Proc;
 
 typedef struct Procs {
+  pid_t self;        /* the parent of all */
   int n, left, code; /* code: exit code of the first failure */
   double failed;     /* time of the first failure; 0: none */
   bool told;         /* rank 0, which reports errors, has ended by itself with one */
@@ -143,6 +144,7 @@ static void become(const Procs *p, int rank, int door, int out, const sigset_t *
   set_number("LOCAL_RANK", rank);
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGTERM);
+  if (getppid() != p->self) _exit(128 + SIGTERM); /* it ended before that */
   if (rank == 0) {
     /* Its group is not the terminal's own, of which `stty tostop` stops every write. */
     signal(SIGTTOU, SIG_IGN);
@@ -262,7 +264,7 @@ static weft_status start_all(Procs *p, weft_error *e) {
 }
 
 int run_procs(Cli *cli, Arena *arena) {
-  Procs p = {.n = (int)cli->procs};
+  Procs p = {.self = getpid(), .n = (int)cli->procs};
   weft_error e = NO_ERROR;
   p.proc = NEW_N(arena, Proc, p.n);
   struct pollfd *fds = NEW_N(arena, struct pollfd, p.n);
