@@ -143,6 +143,21 @@ static weft_status check_device(Job *j) {
       j->device->name);
 }
 
+void job_library(Job *j) {
+  j->no_library[0] = 0;
+  if (!j->device || !j->device->library || j->plan.attention != ATTENTION_AUTO) return;
+  j->plan.attention_library = j->device->library(j->no_library);
+}
+
+const char *job_attention(const Job *j) {
+  char text[ATTENTION_WAY];
+  if (j->plan.attention == ATTENTION_NATIVE || !attention_way(j->compiled, text))
+    return NULL;
+  bool why = j->no_library[0] && j->plan.dtype != DT_F32; /* which it does not compute */
+  if (!why) return arena_str(j->arena, text);
+  return arena_printf(j->arena, "%s (%s)", text, j->no_library);
+}
+
 static weft_status compile_steps(Job *j) {
   TRY(check_device(j));
   budget_part(j->arena, "the graph");

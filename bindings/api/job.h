@@ -24,12 +24,13 @@ typedef struct Job {
   Graph *graph;
   Schedule schedule;
   Compiled *compiled;
-  const DeviceKind *device; /* to compile for; NULL: the first row of the table */
-  const CostTable *costs;   /* measured times for the clock, or NULL */
-  bool evaluates;           /* compile for evaluations alone; the plan has eval_every */
-  bool tells_rows;          /* losses of each row of a step are told apart */
-  bool tells_entropy;       /* evaluations have the cross entropy apart from the loss */
-  const char *dump;         /* letters of passes whose graph job_compile dumps, or NULL */
+  const DeviceKind *device;    /* to compile for; NULL: the first row of the table */
+  char no_library[DEVICE_WAY]; /* why attention is not left to a library, or "" */
+  const CostTable *costs;      /* measured times for the clock, or NULL */
+  bool evaluates;     /* compile for evaluations alone; the plan has eval_every */
+  bool tells_rows;    /* losses of each row of a step are told apart */
+  bool tells_entropy; /* evaluations have the cross entropy apart from the loss */
+  const char *dump;   /* letters of passes whose graph job_compile dumps, or NULL */
   Text dumped;
 } Job;
 
@@ -43,6 +44,12 @@ void job_free(Job *j);
 weft_status job_mesh(Job *j, int64_t world);
 weft_status job_graph(Job *j);
 weft_status job_schedule(Job *j);
+/* Asks the device, which is going to run the plan, for the library that "auto" may leave
+ * attention to. Before job_compile. */
+void job_library(Job *j);
+/* Who computes attention on a device that has a choice, unless the plan says that weft's
+ * own kernels do; or NULL. After job_compile. */
+const char *job_attention(const Job *j);
 /* Builds graph and schedule (unless that was done for this mesh) and compiles and proves.
  */
 weft_status job_compile(Job *j);

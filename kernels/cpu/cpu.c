@@ -75,7 +75,7 @@ static weft_status cpu_sync(Device *d, weft_error *e) { return WEFT_OK; }
 
 const DeviceVtable device_cpu = {
     .name = "cpu",
-    .version = 1,
+    .version = DEVICE_VERSION,
     .open = cpu_open,
     .close = cpu_close,
     .alloc = cpu_alloc,

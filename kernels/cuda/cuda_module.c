@@ -95,6 +95,18 @@ static weft_status find_gpu(int place, int *gpu, int *capability, weft_error *e)
   return WEFT_OK;
 }
 
+/* Of the first GPU, as others are of its kind, and without a context on it. cuDNN's
+ * kernels for Hopper and Blackwell are ahead of weft's, of others that is not known. */
+static int library(char why[DEVICE_WAY]) {
+  int n, major = 0;
+  weft_error e = NO_ERROR;
+  if (count_gpus(&n, &e) != WEFT_OK) return 0;
+  if (cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0)) return 0;
+  if (major == 9 || major == 10) return cudnn_version(why);
+  snprintf(why, DEVICE_WAY, "cuDNN is taken on 9.0 and 10.0, and the GPU is %d.x", major);
+  return LIBRARY_NONE;
+}
+
 /* What is in use of the GPU before this rank takes any, in GiB: a context takes less than
  * one. */
 static double held_by_others(void) {
@@ -309,7 +321,7 @@ static DeviceEvent beside_end(Device *d) { return mark(d, side(d)); }
 
 static const DeviceVtable device_cuda = {
     .name = "cuda",
-    .version = 1,
+    .version = DEVICE_VERSION,
     .count = count_gpus,
     .open = open_cuda,
     .close = close_cuda,
@@ -328,6 +340,7 @@ static const DeviceVtable device_cuda = {
     .merge = merge,
     .beside_end = beside_end,
     .tell = cuda_tell,
+    .library = library,
     .keeper = &cuda_keeper,
     .lazy = true,
 };

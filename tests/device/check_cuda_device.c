@@ -436,7 +436,7 @@ START_TEST(a_fault_is_not_the_next_op_s) {
                     how[] = " (cudaErrorIllegalAddress); CUDA_LAUNCH_BLOCKING=1 in ";
   int found = 0;
   put_plan_of_one_rank();
-  for (int n = 60; n < 90 && found < LEN(faults); n++) {
+  for (int n = 60; n < 200 && found < LEN(faults); n++) {
     Outcome o = run_with_fault(n, "");
     ck_assert_msg(o.code == 1 && strstr(o.err, how), "%d: %s", n, o.err);
     ck_assert_msg(strstr(o.err, before) || strstr(o.err, later), "%d: %s", n, o.err);

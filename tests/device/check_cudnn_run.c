@@ -174,6 +174,56 @@ START_TEST(copies_have_weft_s_backward) {
 }
 END_TEST
 
+/* The default takes cuDNN where the machine has one that is right, on GPUs whose kernels
+ * of weft's own it is known to be ahead of. */
+START_TEST(the_default_is_what_the_machine_has) {
+  static const struct {
+    const char *standin, *says;
+  } asked[] = {
+      {"cudnn=91900", "; attention: cuDNN; steps are "},
+      {"cudnn=0", "; attention: weft's own kernels (there is no cuDNN 9); steps are "},
+      {"capability=80",
+       "; attention: weft's own kernels (cuDNN is taken on 9.0 and 10.0, "
+       "and the GPU is 8.x); steps are "},
+      {"cudnn=91300",
+       "; attention: forward by cuDNN, backward by weft's own kernels; steps are "},
+  };
+  put_plan("auto");
+  process_run(10, "sed -i /attention_backend/d plan.lua");
+  for (int i = 0; i < LEN(asked); i++) {
+    Outcome o =
+        process_run(60, "sh -c '" BESIDE "WEFT_STANDIN=%s " RUN "'", asked[i].standin);
+    loss_of(&o, asked[i].says);
+  }
+}
+END_TEST
+
+/* Each result of both ops, of which the last row alone is wrong; others that are written
+ * are scratch. */
+START_TEST(a_cudnn_that_is_wrong_does_not_train) {
+  static const char *const result[] = {"o", "lse", "dq", "dk", "dv"};
+  static const int wrong[] = {1, 2, 11, 12, 13, 14, 15, 16, 17};
+  int found[LEN(result)] = {0};
+  put_plan("cudnn");
+  for (int i = 0; i < LEN(wrong); i++) {
+    Outcome o = process_run(
+        60, "sh -c '" BESIDE "WEFT_STANDIN=cudnn_wrong=%d " RUN "--steps 1'", wrong[i]);
+    for (int k = 0; k < LEN(result); k++) {
+      char says[160];
+      snprintf(says, sizeof says,
+               "cuDNN computes another %s than weft's own kernel, on the same numbers of "
+               "these shapes (sequence 0, token 23, head ",
+               result[k]);
+      if (o.code == 1 && strstr(o.out, says)) found[k]++;
+    }
+    ck_assert_msg(o.code == 0 || strstr(o.out, "use attention_backend = "),
+                  "%d: code %d: %s%s", wrong[i], o.code, o.out, o.err);
+  }
+  for (int k = 0; k < LEN(result); k++)
+    ck_assert_msg(found[k] > 0, "another %s is not found", result[k]);
+}
+END_TEST
+
 /* The machine's cuDNN is not the one that was checked, or refuses what it had planned. */
 START_TEST(what_cudnn_says_ends_the_run) {
   static const struct {
@@ -260,6 +310,8 @@ Suite *cudnn_run_suite(void) {
   tcase_add_test(t, a_deterministic_run_has_weft_s_backward);
   tcase_add_test(t, what_cudnn_cannot_do_is_an_error_of_the_plan);
   tcase_add_test(t, copies_have_weft_s_backward);
+  tcase_add_test(t, the_default_is_what_the_machine_has);
+  tcase_add_test(t, a_cudnn_that_is_wrong_does_not_train);
   tcase_add_test(t, what_cudnn_says_ends_the_run);
   tcase_add_test(t, versions_with_faults_end_the_run);
   tcase_add_test(t, check_counts_what_cudnn_takes);

@@ -18,6 +18,7 @@ its figures mean nothing, but losses must agree to 1e-5.
 """
 import argparse
 import array
+import contextlib
 import json
 import pathlib
 import random
@@ -49,6 +50,8 @@ def arguments():
     p.add_argument("--steps", type=int, default=20)
     p.add_argument("--seconds", type=float, default=1e9,
                    help="no turn begins that would not end within so many")
+    p.add_argument("--backend", choices=["flash", "cudnn", "math"],
+                   help="PyTorch's attention; its own choice without")
     p.add_argument("--set", action="append", default=[], metavar="PATH=VALUE",
                    help="a field of weft's plan")
     return p.parse_args()
@@ -98,6 +101,12 @@ class Race:
             [{"params": many, "weight_decay": 0.1}, {"params": one, "weight_decay": 0.0}],
             lr=1e-4, betas=(0.9, 0.95), eps=1e-8, fused=cuda)
         self.forward = torch.compile(self.model) if cuda else self.model
+        self.attention = contextlib.nullcontext
+        if self.a.backend:
+            from torch.nn.attention import SDPBackend, sdpa_kernel
+            one = {"flash": SDPBackend.FLASH_ATTENTION, "cudnn": SDPBackend.CUDNN_ATTENTION,
+                   "math": SDPBackend.MATH}[self.a.backend]
+            self.attention = lambda: sdpa_kernel([one])
 
     def torch_step(self):
         torch = self.torch
@@ -111,10 +120,11 @@ class Race:
 
     def torch_turn(self):
         losses, ms = [], []
-        for _ in range(self.a.steps):
-            begin = time.monotonic()
-            losses.append(self.torch_step())
-            ms.append(1e3 * (time.monotonic() - begin))
+        with self.attention():
+            for _ in range(self.a.steps):
+                begin = time.monotonic()
+                losses.append(self.torch_step())
+                ms.append(1e3 * (time.monotonic() - begin))
         return losses, ms
 
     # ---- weft ----

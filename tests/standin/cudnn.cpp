@@ -30,6 +30,7 @@ struct ReadGraph {
   std::vector<AgNode> node;
   std::vector<int64_t> identity;
   size_t work = 0;
+  bool views = false; /* as those of gradients have */
 };
 
 struct StandinDescriptor {
@@ -171,7 +172,6 @@ cudnnStatus_t read_graph(Desc d) {
   auto to = std::make_shared<ReadGraph>();
   Reader r{*to, CUDNN_STATUS_SUCCESS};
   size_t n = d->bytes(CUDNN_ATTR_OPERATIONGRAPH_OPS) / sizeof(Desc);
-  bool views = false;
   int64_t most = 0;
   if (!d->get<cudnnHandle_t>(CUDNN_ATTR_OPERATIONGRAPH_HANDLE))
     return refused(CUDNN_STATUS_BAD_PARAM, "a graph without a handle");
@@ -179,15 +179,15 @@ cudnnStatus_t read_graph(Desc d) {
     Desc op = d->get<Desc>(CUDNN_ATTR_OPERATIONGRAPH_OPS, i);
     if (!op || !op->finalized) return CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED;
     to->node.push_back(r.node(op));
-    views |= to->node.back().kind == AG_VIEW;
+    to->views |= to->node.back().kind == AG_VIEW;
   }
   to->g.nnode = (int)n;
   for (int i = 0; i < to->g.ntensor; i++)
     if (to->g.tensor[i].where == AG_IN && to->g.tensor[i].type == AG_BF16)
       most = std::max(most, graph_count(&to->g.tensor[i]));
-  if (views) overlook_strides(*to);
+  if (to->views) overlook_strides(*to);
   to->work =
-      256 + (views ? 2 * sizeof(float) * (size_t)most : 0); /* as Ampere's engines */
+      256 + (to->views ? 2 * sizeof(float) * (size_t)most : 0); /* as Ampere's engines */
   d->graph = to;
   return r.bad;
 }
@@ -225,9 +225,15 @@ void evaluate(const ReadGraph &graph, const std::vector<void *> &at, void *work)
       memory[i][k] = t.where == AG_NUMBER ? (double)t.number : load(t, at[(size_t)i], k);
   }
   graph_run(&g, memory, true, GRAPH_RIGHT);
-  for (int i = 0; i < g.ntensor; i++)
-    for (int64_t k = 0; given[i] && at[(size_t)i] && k < graph_count(&g.tensor[i]); k++)
-      store(g.tensor[i], at[(size_t)i], k, memory[i][k]);
+  int written = graph.views ? CUDNN_GRADIENTS : 0;
+  for (int i = 0; i < g.ntensor; i++) {
+    if (!given[i] || !at[(size_t)i]) continue;
+    int64_t n = graph_count(&g.tensor[i]), right = n;
+    if (++written == standin_is()->cudnn_wrong) right -= g.tensor[i].dim[3];
+    for (int64_t k = 0; k < n; k++)
+      store(g.tensor[i], at[(size_t)i], k,
+            k < right ? memory[i][k] : 1.5 * memory[i][k] + 0.01);
+  }
 }
 
 cudnnStatus_t execute(cudnnHandle_t h, Desc plan, Desc pack) {
@@ -310,6 +316,11 @@ cudnnStatus_t get(Desc d, cudnnBackendAttributeName_t name,
 
 extern "C" weft_status cudnn_lib_open(CudnnLib *lib, weft_error *e) {
   typedef std::lock_guard<std::recursive_mutex> Guard;
+  if (!standin_is()->cudnn) {
+    e->code = WEFT_EUSAGE;
+    snprintf(e->text, sizeof e->text, "attention_backend: cuDNN 9 cannot be opened");
+    return e->code;
+  }
   lib->GetVersion = [] { return (size_t)standin_is()->cudnn; };
   lib->Create = [](cudnnHandle_t *h) {
     Guard g(lock);

@@ -21,7 +21,7 @@
 
 extern "C" const Standin standin_usual = {
     1, 13000, 1, 90, (size_t)8 << 30, 0,     132,   22809, 0, 0, 0,     0, 0, 0,
-    0, 1,     0, 0,  13000,           false, false, 0,     0, 0, 91900, 0};
+    0, 1,     0, 0,  13000,           false, false, 0,     0, 0, 91900, 0, 0};
 
 Runtime::Runtime() {
   const char *wait = getenv("CUDA_LAUNCH_BLOCKING");
@@ -45,6 +45,7 @@ void Runtime::read(const char *text) {
                 {"cudnn=", &is.cudnn},
                 {"cudnn_work=", &is.cudnn_work},
                 {"cudnn_fails=", &is.cudnn_fails},
+                {"cudnn_wrong=", &is.cudnn_wrong},
                 {"capture_fails=", &is.capture_fails},
                 {"algorithms=", &is.algorithms},
                 {"flip=", &is.flip},

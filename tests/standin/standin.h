@@ -12,6 +12,7 @@ extern "C" {
 
 /* The machine that the runtime shows, and the order in which it runs what is queued. In a
  * program of its own the variable WEFT_STANDIN has them: "order=7 driver=12040". */
+enum { CUDNN_GRADIENTS = 10 };
 typedef struct Standin {
   uint64_t order;       /* another number, another legal order */
   int driver;           /* 13000: as new as the runtime; 0: there is none */
@@ -42,10 +43,13 @@ typedef struct Standin {
   int lt_refuses;
   int lt_slow;  /* its products take so many times as long as lt_algorithm says; 0: 1 */
   int fp8_bits; /* that sums of fp8 keep, as those of Hopper's tensor cores; 0: all */
-  int cudnn;    /* its version: 91900 */
+  int cudnn;    /* its version: 91900; 0: it is not there */
   /* The n-th thing that runs reads outside of its memory: it and all that is queued do
    * nothing from then on, and calls say so; 0: none. */
   int fault;
+  /* The last row is wrong of the n-th tensor that a plan of cuDNN writes, or, from
+   * CUDNN_GRADIENTS on, one of gradients; 0: none. */
+  int cudnn_wrong;
 } Standin;
 extern const Standin standin_usual;
 /* Before the first call of the runtime, or when all of its queues are empty. */

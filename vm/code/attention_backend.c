@@ -9,17 +9,32 @@ static bool is_attention(int op) {
          op == OP_attention_part_dx;
 }
 
-static const char *refusal(const Coder *c, const CodeInstr *x) {
+static KernelArgs shapes_of(const CodeInstr *x) {
   KernelArgs a = {.attr = &x->attr, .nin = x->i.nin, .nout = x->i.nout};
   for (int k = 0; k < a.nin; k++) a.in[k] = operand_shape(&x->operand[k]);
   for (int k = 0; k < a.nout; k++) a.out[k] = operand_shape(&x->operand[a.nin + k]);
+  return a;
+}
+
+static const char *refusal(const Coder *c, const CodeInstr *x) {
+  KernelArgs a = shapes_of(x);
   return c->device->refuses(x->i.op, &a);
+}
+
+/* "auto" leaves to weft's kernels what the machine's version does wrong; one that is
+ * asked for ends the run that loads it. */
+static bool unsound(const Coder *c, const CodeInstr *x) {
+  KernelArgs a = shapes_of(x);
+  int version = c->plan->attention_library;
+  return c->plan->attention == ATTENTION_AUTO && version > 0 &&
+         c->device->unsound(version, x->i.op, &a);
 }
 
 /* Why the library does not compute it; NULL if it does. Ranks that repeat an attention
  * step copies of its weights, whose gradients nobody adds up, and of all before it. */
 static const char *why_native(const Coder *c, const Op *op, const CodeInstr *x) {
   const char *why = refusal(c, x);
+  if (!why && unsound(c, x)) return "this version of it computes it wrongly";
   if (why || op->code != OP_attention_dx) return why;
   if (c->plan->deterministic)
     return "it sums dq in no fixed order, and the plan asks for deterministic = true";
@@ -40,6 +55,7 @@ void coder_backend(Coder *c, const Op *op, CodeInstr *x) {
   AttentionBackend asked = c->plan->attention;
   if (is_linear_fp8(op->code) && c->device->refuses) look_at_fp8(c, op, x);
   if (!is_attention(op->code) || asked == ATTENTION_NATIVE || !c->device->refuses) return;
+  if (asked == ATTENTION_AUTO && c->plan->attention_library == LIBRARY_NONE) return;
   const char *why = why_native(c, op, x);
   if (!why)
     x->attr.backend = BACKEND_CUDNN;

@@ -10,9 +10,9 @@ static bool fails(Device *d) { return d->fail_in > 0 && --d->fail_in == 0; }
 weft_status device_open(Device *d, const DeviceVtable *vt, const weft_alloc *a, int rank,
                         int place, int threads, weft_error *e) {
   assert(vt && rank >= 0);
-  if (vt->version != 1)
-    return err_set(e, WEFT_EUSAGE, "device %s has interface version %d, this weft has 1",
-                   vt->name, vt->version);
+  if (vt->version != DEVICE_VERSION)
+    return err_set(e, WEFT_EUSAGE, "device %s has interface version %d, this weft has %d",
+                   vt->name, vt->version, DEVICE_VERSION);
   *d = (Device){.vt = vt,
                 .alloc = a,
                 .rank = rank,

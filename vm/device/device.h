@@ -93,9 +93,11 @@ typedef struct DeviceMerge {
   uint64_t count; /* elements */
 } DeviceMerge;
 
+enum { DEVICE_WAY = 160, DEVICE_VERSION = 2 };
+
 typedef struct DeviceVtable {
   const char *name;
-  int version; /* 1 */
+  int version; /* DEVICE_VERSION */
   /* Number of such devices that the process can see; NULL: the machine itself. */
   weft_status (*count)(int *n, weft_error *e);
   weft_status (*open)(Device *d, int rank, int threads, weft_error *e);
@@ -126,7 +128,8 @@ typedef struct DeviceVtable {
    * lower half. NULL without such queues. */
   void (*tell)(Device *d, void *queue, uint64_t *n, uint64_t *to, bool begins,
                uint32_t name);
-  const DeviceCapture *keeper; /* NULL: every step is launched anew */
+  int (*library)(char why[DEVICE_WAY]); /* DeviceKind.library; or NULL */
+  const DeviceCapture *keeper;          /* NULL: every step is launched anew */
   /* Kernels and products are loaded when they are first launched, which may wait for all
    * that the device runs: programs are gone through with Device.loads first. */
   bool lazy;
@@ -163,7 +166,7 @@ struct Device {
   const char *kernels;
 };
 
-enum { DEVICE_WAY = 160 };
+enum { LIBRARY_NONE = -1 };
 
 /* A row of device_table.c. */
 typedef struct DeviceKind {
@@ -180,6 +183,13 @@ typedef struct DeviceKind {
   /* NULL if a library can compute an op instead of the device's own kernels, by the same
    * arguments; else the reason why not. The member is NULL without such a library. */
   const char *(*refuses)(int op, const KernelArgs *a);
+  /* The version of that library on this machine, or LIBRARY_NONE where it is not there,
+   * too old, or not taken on such a GPU, for which `why` has the reason. 0 if the device
+   * cannot be opened, which opening it explains. The member is NULL without such a
+   * library. */
+  int (*library)(char why[DEVICE_WAY]);
+  /* True if that version is known to compute an op wrongly. */
+  bool (*unsound)(int version, int op, const KernelArgs *a);
   /* What determines the bits of results on this machine beside the program: instruction
    * set and libraries. NULL if that is unknown before the device is opened. */
   weft_status (*way)(char text[DEVICE_WAY], weft_error *e);
@@ -221,9 +231,11 @@ weft_status cpu_way(char text[DEVICE_WAY], weft_error *e);
  * loading sets 32 where it is not set. */
 #define CUDA_CONNECTIONS "CUDA_DEVICE_MAX_CONNECTIONS"
 const DeviceVtable *device_load_cuda(weft_error *e);
+int cuda_library(char why[DEVICE_WAY]);
 uint64_t cuda_work(int op, const KernelArgs *a);
 uint64_t cuda_state(int op, const KernelArgs *a);
 /* kernels/cuda/cudnn/cudnn_rule.c: of attention. */
 const char *cudnn_refuses(int op, const KernelArgs *a);
+bool cudnn_unsound(int version, int op, const KernelArgs *a);
 
 #endif

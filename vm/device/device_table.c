@@ -27,6 +27,8 @@ static const DeviceKind kinds[] = {
      .work = cuda_work,
      .state = cuda_state,
      .refuses = refuses,
+     .library = cuda_library,
+     .unsound = cudnn_unsound,
      .load = device_load_cuda},
 };
 

@@ -21,10 +21,16 @@ void device_before_others(const DeviceKind *k) {
   if (!k->host) set_connections();
 }
 
+int cuda_library(char why[DEVICE_WAY]) {
+  weft_error e = NO_ERROR;
+  const DeviceVtable *device = device_load_cuda(&e);
+  return device ? device->library(why) : 0;
+}
+
 const DeviceVtable *device_load_cuda(weft_error *e) {
   set_connections();
   const DeviceVtable *const *device = module_open(&module, e);
-  if (!device || (*device)->version == 1) return device ? *device : NULL;
+  if (!device || (*device)->version == DEVICE_VERSION) return device ? *device : NULL;
   module_other(&module, e);
   return NULL;
 }

@@ -237,8 +237,8 @@ typedef struct NcclPlan {
 #include "nccl.def"
 } NcclPlan;
 
-/* Who computes attention on a GPU: weft's kernels, cuDNN, or cuDNN where it can. */
-typedef enum { ATTENTION_NATIVE, ATTENTION_CUDNN, ATTENTION_AUTO } AttentionBackend;
+/* Who computes attention on a GPU: cuDNN where it can, weft's kernels, cuDNN. */
+typedef enum { ATTENTION_AUTO, ATTENTION_NATIVE, ATTENTION_CUDNN } AttentionBackend;
 
 /* precision = "fp8": linears round their operands to 8 bits; all else computes in
  * Plan.dtype. */
@@ -299,10 +299,12 @@ typedef struct Plan {
   NcclPlan nccl;
   bool cuda_graph; /* steps on a GPU are replayed */
   AttentionBackend attention;
-  bool deterministic; /* the same bits each time, on GPUs too */
-  bool fused_ops;     /* ops that pass over the same memory become one */
-  int loss_chunks;    /* pieces of the rows of logits; 0, 1: all at once, or
-                         LOSS_CHUNKS_AUTO */
+  int attention_library; /* DeviceKind.library of the machine that runs it; 0: not asked
+                          */
+  bool deterministic;    /* the same bits each time, on GPUs too */
+  bool fused_ops;        /* ops that pass over the same memory become one */
+  int loss_chunks;       /* pieces of the rows of logits; 0, 1: all at once, or
+                            LOSS_CHUNKS_AUTO */
   uint64_t seed;
 } Plan;
 enum { LOSS_CHUNKS_AUTO = -1 };

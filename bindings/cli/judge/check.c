@@ -59,7 +59,7 @@ static double lacking(const Job *j) {
 
 static void print_summary(const Checked *c) {
   const Job *j = &c->job;
-  char mesh[128], a[32], b[32], text[ATTENTION_WAY];
+  char mesh[128], a[32], b[32];
   uint64_t second = j->compiled->params_second;
   double lacks = lacking(j);
   const Batch *batch = &j->plan.batch;
@@ -84,8 +84,8 @@ static void print_summary(const Checked *c) {
          plural(f->collectives, "s"), f->communicators, plural(f->communicators, "s"));
   if (j->plan.fp8.recipe)
     printf("  fp8     %s\n", fp8_summary(j->graph, &j->plan, j->arena));
-  if (j->plan.attention != ATTENTION_NATIVE && attention_way(j->compiled, text))
-    printf("  attention: %s\n", text);
+  const char *attention = job_attention(j);
+  if (attention) printf("  attention: %s\n", attention);
   for (int i = 0; i < c->unsaid.n; i++)
     printf("%s%s", i ? "; " : "  unsaid  ", c->unsaid.text[i]);
   if (c->unsaid.n) printf("\n");

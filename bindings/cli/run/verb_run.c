@@ -142,10 +142,9 @@ static const char *not_for_training(const Training *t) {
 }
 
 static void print_start(Training *t) {
-  char mesh[128], memory[32], text[ATTENTION_WAY];
+  char mesh[128], memory[32];
   const Job *j = &t->job;
-  bool asked = j->plan.attention != ATTENTION_NATIVE;
-  const char *attention = asked ? attention_way(j->compiled, text) : NULL;
+  const char *attention = job_attention(j);
   const char *way = t->record.head.way, *kernels = t->record.head.kernels;
   fprintf(stderr, "%s: %s (%s), %s%s; %s%s%s%s%s%s%s\n", t->job.plan.name,
           format_mesh_ranks(&t->job.mesh, mesh), t->ranks.comm->name,

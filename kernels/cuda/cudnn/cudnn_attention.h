@@ -23,6 +23,8 @@ void cuda_by_heads(Device *d, const float *from, float *to, int64_t batch, int64
                    int64_t heads);
 
 /* ---- cudnn_run.c ---- */
+/* DeviceKind.library on a GPU for which it is taken. */
+int cudnn_version(char why[DEVICE_WAY]);
 /* The plan of an op, made when a program is loaded and kept in KernelArgs.state. */
 weft_status cudnn_prepare(Device *d, int op, KernelArgs *a, weft_error *e);
 void cudnn_release(Device *d, KernelArgs *a);
@@ -30,6 +32,13 @@ void cudnn_release(Device *d, KernelArgs *a);
  * CudaContext.refused. */
 bool cudnn_run(Device *d, const KernelArgs *a);
 void cudnn_close(Device *d);
+
+/* ---- cudnn_trial.c ---- */
+/* Runs a prepared op and weft's own kernel on the same operands, in memory of its own,
+ * and compares: an error says which result differs. False in *fits if the GPU has no
+ * memory for that. */
+weft_status cudnn_trial(Device *d, int op, const KernelArgs *a, bool *fits,
+                        weft_error *e);
 
 #ifdef __cplusplus
 }

@@ -1,5 +1,12 @@
 /* cudnn_none.c - replaces cudnn_run.c in builds without cuDNN. */
+#include <stdio.h>
+
 #include "cudnn_attention.h"
+
+int cudnn_version(char why[DEVICE_WAY]) {
+  snprintf(why, DEVICE_WAY, "weft_cuda.so was built without cuDNN");
+  return LIBRARY_NONE;
+}
 
 weft_status cudnn_prepare(Device *d, int op, KernelArgs *a, weft_error *e) {
   return err_set(e, WEFT_EUSAGE,

@@ -67,6 +67,11 @@ weft_status cudnn_sound(size_t version, int op, const KernelArgs *a, weft_error 
                  does);
 }
 
+bool cudnn_unsound(int version, int op, const KernelArgs *a) {
+  weft_error e = NO_ERROR;
+  return cudnn_sound((size_t)version, op, a, &e) != WEFT_OK;
+}
+
 /* cuDNN's own workspace at most, on GPUs 8.0, 9.0 and 10.0. For gradients that is
  * Ampere's: sums of dk and dv per query head in f32; Hopper and Blackwell need half. */
 static int64_t own_work(int op, const KernelArgs *a) {

@@ -1,6 +1,6 @@
 /* cudnn_run.c - attention ops through cuDNN: their plans are made when a program is
- * loaded, and run. The descriptors are in the kernel's state, the handle belongs to the
- * device. */
+ * loaded, tried beside weft's own kernels, and run. The descriptors are in the kernel's
+ * state, the handle belongs to the device. */
 #include <stdio.h>
 
 #include "cudnn_attention.h"
@@ -16,14 +16,26 @@ typedef struct Prepared {
 _Static_assert(sizeof(Prepared) <= CUDNN_STATE, "what cudnn_attention.h says");
 
 /* CudaContext.cudnn */
+enum { TRIED = 64 };
 typedef struct Cudnn {
   CudnnLib lib;
   cudnnHandle_t handle;
+  uint64_t tried[TRIED]; /* of cudnn_trial: hashes of ops and shapes */
+  int ntried;
 } Cudnn;
 
 static Cudnn *of(const Device *d) {
   const CudaContext *c = d->ctx;
   return c ? c->cudnn : NULL;
+}
+
+int cudnn_version(char why[DEVICE_WAY]) {
+  CudnnLib lib = {0};
+  weft_error e = NO_ERROR;
+  if (cudnn_lib_open(&lib, &e) == WEFT_OK) return (int)lib.GetVersion();
+  snprintf(why, DEVICE_WAY, "%s",
+           lib.GetVersion ? "cuDNN 9.6 or newer is needed" : "there is no cuDNN 9");
+  return LIBRARY_NONE;
 }
 
 /* ---- the device's handle ---- */
@@ -54,6 +66,35 @@ void cudnn_close(Device *d) {
   ctx->cudnn = NULL;
 }
 
+/* ---- plans ---- */
+
+static uint64_t hash_shapes(uint64_t h, const KTensor *t, int n) {
+  for (int i = 0; i < n; i++)
+    h = hash_bytes(h, t[i].dim, (size_t)t[i].ndim * sizeof *t[i].dim);
+  return h;
+}
+
+/* Each op and shape is compared once: layers are alike. One of an evaluation, whose arena
+ * is that of the training, is let go where there is no memory for it and others were
+ * compared. */
+static weft_status try_once(Device *d, int op, const KernelArgs *a, weft_error *e) {
+  Cudnn *c = of(d);
+  const OpAttr *t = a->attr;
+  bool fits = true;
+  uint64_t h = hash_bytes((uint64_t)op, &t->head_dim, sizeof t->head_dim);
+  h = hash_bytes(h, &t->scale, sizeof t->scale);
+  h = hash_shapes(hash_shapes(h, a->in, a->nin), a->out, a->nout);
+  for (int i = 0; i < MIN(c->ntried, TRIED); i++)
+    if (c->tried[i] == h) return WEFT_OK;
+  TRY(cudnn_trial(d, op, a, &fits, e));
+  if (!fits && !c->ntried)
+    return err_set(e, WEFT_ENOMEM,
+                   "cuDNN: there is no memory on the GPU to compare it with weft's own "
+                   "kernel; use attention_backend = \"native\"");
+  if (fits) c->tried[c->ntried++ % TRIED] = h;
+  return WEFT_OK;
+}
+
 weft_status cudnn_prepare(Device *d, int op, KernelArgs *a, weft_error *e) {
   Prepared *s = a->state;
   AttentionGraph g;
@@ -66,7 +107,10 @@ weft_status cudnn_prepare(Device *d, int op, KernelArgs *a, weft_error *e) {
   TRY(cudnn_sound(c->lib.GetVersion(), op, a, e));
   attention_graph(op, a, &g);
   s->op = op;
-  return cudnn_plan(&t, &g, cudnn_work(op, a) - (uint64_t)g.scratch, &s->plan, e);
+  TRY(cudnn_plan(&t, &g, cudnn_work(op, a) - (uint64_t)g.scratch, &s->plan, e));
+  weft_status st = try_once(d, op, a, e);
+  if (st != WEFT_OK) cudnn_plan_free(&c->lib, &s->plan);
+  return st;
 }
 
 void cudnn_release(Device *d, KernelArgs *a) {

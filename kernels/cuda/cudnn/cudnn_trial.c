@@ -1,0 +1,277 @@
+/* cudnn_trial.c - what cuDNN computes beside weft's own kernel, on operands of one plan's
+ * shapes, when a program is loaded. cuDNN is a library of the machine, whose versions
+ * have had wrong gradients for some lengths and GPUs; the graph that it is given equals
+ * weft's attention (attention_graph.h), what its kernels make of it nobody has seen
+ * before.
+ *
+ * Operands are arbitrary numbers, o and lse those of weft's kernel. Both sides round
+ * probabilities and dS to bf16 before they are multiplied, so a row of a result, the
+ * elements of a head of a token, is within some 2^-8 of its length; a tile or a row that
+ * is wrong is not.
+ */
+#include <cuda_runtime_api.h>
+#include <math.h>
+#include <stdio.h>
+
+#include "cudnn_attention.h"
+
+enum { Q, K, V, O, LSE, DO, IN, RESULTS = 3, BLOCK = 256 };
+/* Numbers that operands repeat: a prime, so that no row begins alike. */
+enum { PERIOD = 65521 };
+
+typedef struct Trial {
+  Device *d;
+  const CudaContext *c;
+  bool back;
+  KernelArgs forward, native, library; /* `forward` makes o and lse for gradients */
+  OpAttr attr;                         /* without the library */
+  char *at;                            /* all of it, on the device */
+  uint16_t *numbers;
+} Trial;
+
+static const char *const result_name[2][RESULTS] = {{"o", "lse"}, {"dq", "dk", "dv"}};
+
+/* ---- memory ---- */
+
+static size_t bytes_of(const KTensor *t) {
+  size_t n = (size_t)cuda_count(t) * (size_t)dtype_size(t->dtype);
+  return (n + BLOCK - 1) / BLOCK * BLOCK;
+}
+
+static void *part(const Trial *t, size_t *at, size_t bytes) {
+  void *p = t->at ? t->at + *at : NULL;
+  *at += (bytes + BLOCK - 1) / BLOCK * BLOCK;
+  return p;
+}
+
+/* Gives all tensors their places behind Trial.at, and returns the bytes of all. What
+ * weft's own kernel gives lies in the library's scratch, if that is large enough. */
+static size_t place(Trial *t) {
+  KernelArgs *mine = &t->native, *lib = &t->library;
+  size_t all = 0, own = 0,
+         scratch = cudnn_work(t->back ? OP_attention_dx : OP_attention, lib);
+  for (int i = 0; i < lib->nin; i++) {
+    lib->in[i].p = part(t, &all, bytes_of(&lib->in[i]));
+    mine->in[i].p = lib->in[i].p;
+  }
+  for (int i = 0; i < lib->nout; i++)
+    lib->out[i].p = part(t, &all, bytes_of(&lib->out[i]));
+  size_t begin = all;
+  lib->work = part(t, &all, scratch);
+  own = begin;
+  for (int i = 0; i < mine->nout; i++)
+    mine->out[i].p = part(t, &own, bytes_of(&mine->out[i]));
+  mine->work = part(t, &own, cuda_work(OP_attention_dx, mine));
+  for (int i = 0; t->back && i <= V; i++) t->forward.in[i].p = lib->in[i].p;
+  if (t->back) t->forward.out[0].p = lib->in[O].p, t->forward.out[1].p = lib->in[LSE].p;
+  return MAX(all, own);
+}
+
+static weft_status begin(Trial *t, Device *d, int op, const KernelArgs *a) {
+  *t = (Trial){.d = d, .c = d->ctx, .back = op == OP_attention_dx, .attr = *a->attr};
+  t->attr.backend = BACKEND_NATIVE;
+  t->native = t->library = *a;
+  t->native.attr = &t->attr;
+  t->native.state = NULL;
+  t->forward = (KernelArgs){.attr = &t->attr, .nin = V + 1, .nout = 2};
+  for (int i = 0; i <= V; i++) t->forward.in[i] = a->in[i];
+  if (t->back) t->forward.out[0] = a->in[O], t->forward.out[1] = a->in[LSE];
+  t->numbers = mem_new(d->alloc, PERIOD * sizeof *t->numbers);
+  return t->numbers ? WEFT_OK : WEFT_ENOMEM;
+}
+
+/* ---- operands ---- */
+
+/* Between -1.7 and 1.7, of variance 1: their upper halves are bf16. */
+static void make_numbers(uint16_t *to) {
+  uint32_t x = 1;
+  for (int i = 0; i < PERIOD; i++) {
+    x = x * 1664525u + 1013904223u;
+    float f = ((float)(x >> 8) / (float)(1 << 23) - 1) * sqrtf(3);
+    uint32_t bits;
+    memcpy(&bits, &f, sizeof bits);
+    to[i] = (uint16_t)(bits >> 16);
+  }
+}
+
+static cudaError_t fill(const Trial *t, const KTensor *x, int64_t from) {
+  int64_t n = cuda_count(x);
+  cudaError_t r = cudaSuccess;
+  for (int64_t i = 0; i < n && !r;) {
+    int64_t first = (from + i) % PERIOD, some = MIN(PERIOD - first, n - i);
+    r = cudaMemcpyAsync((uint16_t *)x->p + i, t->numbers + first,
+                        (size_t)some * sizeof *t->numbers, cudaMemcpyDefault,
+                        t->c->stream);
+    i += some;
+  }
+  return r;
+}
+
+/* Results begin as NaNs: what is not written is not a number. */
+static cudaError_t spoil(const Trial *t, const KernelArgs *a) {
+  cudaError_t r = cudaSuccess;
+  for (int i = 0; i < a->nout && !r; i++)
+    r = cudaMemsetAsync(a->out[i].p, 0xff, bytes_of(&a->out[i]), t->c->stream);
+  return r;
+}
+
+static cudaError_t run(Trial *t) {
+  static const int operand[] = {Q, K, V, DO};
+  cudaError_t r = cudaSuccess;
+  for (int i = 0; i < (t->back ? LEN(operand) : V + 1) && !r; i++)
+    r = fill(t, &t->library.in[operand[i]], i * (PERIOD / 5));
+  if (t->back && !r) cuda_attention(t->d, &t->forward);
+  if (!r) r = spoil(t, &t->library);
+  if (!r) (void)cudnn_run(t->d, &t->library);
+  if (!r) r = spoil(t, &t->native); /* in the library's scratch: behind it */
+  if (r) return r;
+  if (t->back)
+    cuda_attention_dx(t->d, &t->native);
+  else
+    cuda_attention(t->d, &t->native);
+  return cudaStreamSynchronize(t->c->stream);
+}
+
+/* ---- comparing ---- */
+
+/* Rows of a result of both sides, a piece of them at a time: of long sequences there may
+ * be gigabytes. */
+typedef struct Rows {
+  DType type;
+  int64_t width, n, piece;
+  const void *lib, *native;
+  char *here[2]; /* a piece of each */
+} Rows;
+
+enum { PIECE_BYTES = 16 << 20 };
+
+static double value(const void *p, DType type, int64_t i) {
+  if (type == DT_F32) return ((const float *)p)[i];
+  uint32_t bits = (uint32_t)((const uint16_t *)p)[i] << 16;
+  float f;
+  memcpy(&f, &bits, sizeof f);
+  return f;
+}
+
+static double length_of(const Rows *r, int64_t row) {
+  double sum = 0;
+  for (int64_t i = row * r->width; i < (row + 1) * r->width; i++) {
+    double x = value(r->here[1], r->type, i);
+    sum += x * x;
+  }
+  return sqrt(sum);
+}
+
+static double apart(const Rows *r, int64_t row) {
+  double sum = 0;
+  for (int64_t i = row * r->width; i < (row + 1) * r->width; i++) {
+    double x = value(r->here[0], r->type, i) - value(r->here[1], r->type, i);
+    sum += x * x;
+  }
+  return sqrt(sum);
+}
+
+/* Fetches the piece that begins at this row; the number of its rows. */
+static int64_t fetch(const Trial *t, const Rows *r, int64_t first, bool both) {
+  int64_t n = MIN(r->piece, r->n - first);
+  size_t row = (size_t)(r->width * dtype_size(r->type));
+  const Device *d = t->d;
+  for (int k = both ? 0 : 1; k < 2; k++)
+    d->vt->download(t->d, r->here[k],
+                    (const char *)(k ? r->native : r->lib) + (size_t)first * row,
+                    (size_t)n * row);
+  return n;
+}
+
+/* The row that is farthest from weft's own, in tolerances; -1: all are within theirs.
+ * Rows of late keys are short: they count by their own length. That of dq of the first
+ * token is nothing but what is left of f32 sums. lse is f32, and is not rounded on its
+ * way. */
+static int64_t worst_row(const Trial *t, const Rows *r) {
+  const double of_row = r->type == DT_F32 ? 0x1p-10 : 0x1p-4;
+  const double of_most = r->type == DT_F32 ? 0x1p-10 : 0x1p-12;
+  int64_t worst = -1, n;
+  double most = 0, by = 1;
+  for (int64_t first = 0; first < r->n; first += n) {
+    n = fetch(t, r, first, false);
+    for (int64_t i = 0; i < n; i++) most = MAX(most, length_of(r, i));
+  }
+  for (int64_t first = 0; first < r->n; first += n) {
+    n = fetch(t, r, first, true);
+    for (int64_t i = 0; i < n; i++) {
+      double is = apart(r, i) / (of_row * length_of(r, i) + of_most * most);
+      if (is <= by) continue;
+      if (!(is > by)) return first + i; /* not a number */
+      worst = first + i, by = is;
+    }
+  }
+  return worst;
+}
+
+static weft_status compare_one(const Trial *t, int k, char *room, weft_error *e) {
+  const KTensor *x = &t->library.out[k];
+  Rows r = {.type = x->dtype,
+            .width = x->dtype == DT_F32 ? 1 : t->attr.head_dim,
+            .lib = x->p,
+            .native = t->native.out[k].p,
+            .here = {room, room + PIECE_BYTES}};
+  int64_t heads = cuda_last(x) / r.width, tokens = x->dim[1];
+  r.n = cuda_count(x) / r.width;
+  r.piece = PIECE_BYTES / (r.width * dtype_size(r.type));
+  int64_t row = worst_row(t, &r);
+  if (row < 0) return WEFT_OK;
+  return err_set(
+      e, WEFT_ERUN,
+      "cuDNN computes another %s than weft's own kernel, on the same numbers of "
+      "these shapes (sequence %lld, token %lld, head %lld): use "
+      "attention_backend = \"native\", or another version of cuDNN",
+      result_name[t->back][k], (long long)(row / heads / tokens),
+      (long long)(row / heads % tokens), (long long)(row % heads));
+}
+
+static weft_status compare(const Trial *t, weft_error *e) {
+  weft_status st = WEFT_OK;
+  char *room = mem_new(t->d->alloc, 2 * PIECE_BYTES);
+  if (!room) return err_set(e, WEFT_ENOMEM, "out of memory");
+  for (int k = 0; k < t->library.nout && st == WEFT_OK; k++)
+    st = compare_one(t, k, room, e);
+  mem_free(t->d->alloc, room, 2 * PIECE_BYTES);
+  return st == WEFT_OK ? t->d->vt->sync(t->d, e) : st;
+}
+
+static weft_status try_out(Trial *t, weft_error *e) {
+  CudaContext *c = t->d->ctx;
+  uint64_t print = c->print;
+  make_numbers(t->numbers);
+  cudaError_t r = run(t);
+  c->print = print;
+  if (c->refused[0]) return err_set(e, WEFT_ERUN, "%s", c->refused);
+  if (r)
+    return err_set(e, WEFT_ERUN,
+                   "cuDNN cannot be compared with weft's own kernel: %s (%s)",
+                   cudaGetErrorString(r), cudaGetErrorName(r));
+  return compare(t, e);
+}
+
+weft_status cudnn_trial(Device *d, int op, const KernelArgs *a, bool *fits,
+                        weft_error *e) {
+  Trial t;
+  *fits = true;
+  if (begin(&t, d, op, a) != WEFT_OK) return err_set(e, WEFT_ENOMEM, "out of memory");
+  void *p = NULL;
+  weft_status st = WEFT_OK;
+  cudaError_t r = cudaMalloc(&p, place(&t));
+  if (r == cudaErrorMemoryAllocation) {
+    (void)cudaGetLastError(); /* clears the error */
+    *fits = false;
+  } else if (r) {
+    st = err_set(e, WEFT_ERUN, "cudaMalloc: %s", cudaGetErrorString(r));
+  } else {
+    t.at = p;
+    (void)place(&t);
+    st = try_out(&t, e);
+    (void)cudaFree(p);
+  }
+  mem_free(d->alloc, t.numbers, PERIOD * sizeof *t.numbers);
+  return st;
+}
