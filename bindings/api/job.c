@@ -145,16 +145,24 @@ static weft_status check_device(Job *j) {
 
 void job_library(Job *j) {
   j->no_library[0] = 0;
-  if (!j->device || !j->device->library || j->plan.attention != ATTENTION_AUTO) return;
-  j->plan.attention_library = j->device->library(j->no_library);
+  if (!j->device || !j->device->library || j->plan.attention == ATTENTION_NATIVE) return;
+  int version = j->device->library(j->no_library);
+  if (version > 0 || j->plan.attention == ATTENTION_AUTO)
+    j->plan.attention_library = version;
 }
 
 const char *job_attention(const Job *j) {
   char text[ATTENTION_WAY];
+  int version = j->plan.attention_library;
   if (j->plan.attention == ATTENTION_NATIVE || !attention_way(j->compiled, text))
     return NULL;
-  bool why = j->no_library[0] && j->plan.dtype != DT_F32; /* which it does not compute */
-  if (!why) return arena_str(j->arena, text);
+  if (version > 0 && strstr(text, "cuDNN"))
+    return arena_printf(j->arena,
+                        str_eq(text, "cuDNN") ? "%s %d.%d.%d" : "%s (cuDNN %d.%d.%d)",
+                        text, version / 10000, version / 100 % 100, version % 100);
+  /* Of what it would not compute anyway it is not the reason. */
+  if (!j->no_library[0] || j->plan.dtype == DT_F32 || !str_eq(text, "weft's own kernels"))
+    return arena_str(j->arena, text);
   return arena_printf(j->arena, "%s (%s)", text, j->no_library);
 }
 

@@ -31,7 +31,7 @@ weft_status job_start(Job *j, const Cli *cli, Arena *arena, const char *path) {
                    .print = is_rank0(cli) ? print_line : NULL};
   TRY(job_load(j, arena, &o, path));
   if (cli->device && !(j->device = device_kind(cli->device, &j->e))) return j->e.code;
-  if (cli->verb->bit & RUN_VERBS) job_library(j);
+  if (cli->verb->bit & (RUN_VERBS | ON_VERIFY | ON_CALIBRATE | ON_SAMPLE)) job_library(j);
   /* WEFT_DUMP=as prints the graph after the passes with letters a and s */
   j->dump = getenv("WEFT_DUMP");
   return WEFT_OK;

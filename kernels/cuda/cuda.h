@@ -76,6 +76,7 @@ typedef struct CudaContext {
   struct LoadedKernels *loaded; /* cuda_launch.c */
   char refused[520]; /* why the first launch or product that failed did, or "" */
   char came[160];    /* Device.kernels */
+  char instead[300]; /* Device.instead */
   double others;     /* GiB of the GPU that others held before; 0: hardly any */
 } CudaContext;
 

@@ -22,12 +22,12 @@ static weft_status prepare_attention(Device *d, KernelArgs *a, weft_error *e) {
 
 /* Prepares weft's own kernels or, if the plan says so, cuDNN's. */
 static weft_status prepare_forward(Device *d, KernelArgs *a, weft_error *e) {
-  if (a->attr->backend == BACKEND_CUDNN) return cudnn_prepare(d, OP_attention, a, e);
+  if (a->attr->backend != BACKEND_NATIVE) return cudnn_prepare(d, OP_attention, a, e);
   return prepare_attention(d, a, e);
 }
 
 static weft_status prepare_backward(Device *d, KernelArgs *a, weft_error *e) {
-  if (a->attr->backend == BACKEND_CUDNN) return cudnn_prepare(d, OP_attention_dx, a, e);
+  if (a->attr->backend != BACKEND_NATIVE) return cudnn_prepare(d, OP_attention_dx, a, e);
   return prepare_attention(d, a, e);
 }
 

@@ -146,7 +146,7 @@ static void close_cuda(Device *d) {
   cuda_graph_close(c);
   mem_free(d->alloc, c, sizeof *c);
   d->ctx = NULL;
-  d->kernels = d->refused = NULL;
+  d->kernels = d->refused = d->instead = NULL;
 }
 
 static weft_status open_cuda(Device *d, int rank, int threads, weft_error *e) {

@@ -141,7 +141,7 @@ uint64_t cuda_amax_parts(const KernelArgs *a) {
 
 uint64_t cuda_work(int op, const KernelArgs *a) {
   const KTensor *x = &a->in[0];
-  if (a->attr->backend == BACKEND_CUDNN) return cudnn_work(op, a);
+  if (a->attr->backend != BACKEND_NATIVE) return cudnn_work(op, a);
   switch (op) {
   case OP_linear:
   case OP_linear_dx:
@@ -190,7 +190,7 @@ uint64_t cuda_work(int op, const KernelArgs *a) {
 }
 
 uint64_t cuda_state(int op, const KernelArgs *a) {
-  if (a->attr->backend == BACKEND_CUDNN) return CUDNN_STATE;
+  if (a->attr->backend != BACKEND_NATIVE) return CUDNN_STATE;
   if (linear_ce(op)) return LINEAR_CE_CALLS * CUDA_LT_STATE;
   bool product =
       op == OP_linear || op == OP_linear_dx || op == OP_linear_dw || is_linear_fp8(op);

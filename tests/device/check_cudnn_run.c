@@ -47,7 +47,7 @@ static double loss_of(const Outcome *o, const char *says) {
 
 /* Replayed and launched op by op it is the same bits; weft's own kernels are close. */
 START_TEST(a_run_through_cudnn) {
-  static const char cudnn[] = "; attention: cuDNN; steps are ";
+  static const char cudnn[] = "; attention: cuDNN 9.19.0; steps are ";
   put_plan("cudnn");
   Outcome kept = process_run(60, "sh -c '" BESIDE RUN "'");
   Outcome plain = process_run(60, "sh -c '" BESIDE RUN "--set cuda_graph=false'");
@@ -89,7 +89,7 @@ START_TEST(older_gpus_have_the_same_gradients) {
   Outcome hopper = process_run(60, "sh -c '" BESIDE RUN "'");
   Outcome ampere =
       process_run(60, "sh -c '" BESIDE "WEFT_STANDIN=capability=80 " RUN "'");
-  double a = loss_of(&hopper, "; attention: cuDNN; "),
+  double a = loss_of(&hopper, "; attention: cuDNN 9.19.0; "),
          b = loss_of(&ampere, "; attention: cuDNN; ");
   ck_assert_msg(a == b, "%.17g and %.17g", a, b);
 }
@@ -107,7 +107,9 @@ END_TEST
 START_TEST(a_deterministic_run_has_weft_s_backward) {
   put_plan("auto");
   Outcome o = process_run(60, "sh -c '" BESIDE RUN "--set deterministic=true'");
-  loss_of(&o, "; attention: forward by cuDNN, backward by weft's own kernels; ");
+  loss_of(
+      &o,
+      "; attention: forward by cuDNN, backward by weft's own kernels (cuDNN 9.19.0); ");
 }
 END_TEST
 
@@ -180,13 +182,13 @@ START_TEST(the_default_is_what_the_machine_has) {
   static const struct {
     const char *standin, *says;
   } asked[] = {
-      {"cudnn=91900", "; attention: cuDNN; steps are "},
+      {"cudnn=91900", "; attention: cuDNN 9.19.0; steps are "},
       {"cudnn=0", "; attention: weft's own kernels (there is no cuDNN 9); steps are "},
       {"capability=80",
        "; attention: weft's own kernels (cuDNN is taken on 9.0 and 10.0, "
        "and the GPU is 8.x); steps are "},
-      {"cudnn=91300",
-       "; attention: forward by cuDNN, backward by weft's own kernels; steps are "},
+      {"cudnn=91300", "; attention: forward by cuDNN, backward by weft's own kernels "
+                      "(cuDNN 9.13.0); steps are "},
   };
   put_plan("auto");
   process_run(10, "sed -i /attention_backend/d plan.lua");
@@ -198,6 +200,20 @@ START_TEST(the_default_is_what_the_machine_has) {
 }
 END_TEST
 
+/* What the machine's cuDNN makes no plan of is left to weft's kernels, with a warning,
+ * and where nobody asked it before; weft verify asks, too. */
+START_TEST(the_default_goes_on_without_a_plan) {
+  static const char warns[] =
+      "warning: weft's own kernels compute attention: cuDNN needs 768 bytes";
+  put_plan("auto");
+  Outcome o = process_run(60, "sh -c '" BESIDE "WEFT_STANDIN=cudnn_work=512 " RUN "'");
+  loss_of(&o, warns);
+  o = process_run(120, "sh -c '" BESIDE "WEFT_STANDIN=cudnn=0 ./weft verify plan.lua "
+                       "--device cuda --set mesh.tp=2'");
+  ck_assert_msg(o.code == 0, "code %d: %s%s", o.code, o.out, o.err);
+}
+END_TEST
+
 /* Each result of both ops, of which the last row alone is wrong; others that are written
  * are scratch. */
 START_TEST(a_cudnn_that_is_wrong_does_not_train) {
@@ -206,13 +222,15 @@ START_TEST(a_cudnn_that_is_wrong_does_not_train) {
   int found[LEN(result)] = {0};
   put_plan("cudnn");
   for (int i = 0; i < LEN(wrong); i++) {
-    Outcome o = process_run(
-        60, "sh -c '" BESIDE "WEFT_STANDIN=cudnn_wrong=%d " RUN "--steps 1'", wrong[i]);
+    Outcome o = process_run(60,
+                            "sh -c '" BESIDE "WEFT_STANDIN=cudnn_wrong=%d " RUN
+                            "--steps 1 --set batch.seq=64'",
+                            wrong[i]);
     for (int k = 0; k < LEN(result); k++) {
       char says[160];
       snprintf(says, sizeof says,
                "cuDNN computes another %s than weft's own kernel, on the same numbers of "
-               "these shapes (sequence 0, token 23, head ",
+               "these shapes (sequence 0, token 63, head ",
                result[k]);
       if (o.code == 1 && strstr(o.out, says)) found[k]++;
     }
@@ -311,6 +329,7 @@ Suite *cudnn_run_suite(void) {
   tcase_add_test(t, what_cudnn_cannot_do_is_an_error_of_the_plan);
   tcase_add_test(t, copies_have_weft_s_backward);
   tcase_add_test(t, the_default_is_what_the_machine_has);
+  tcase_add_test(t, the_default_goes_on_without_a_plan);
   tcase_add_test(t, a_cudnn_that_is_wrong_does_not_train);
   tcase_add_test(t, what_cudnn_says_ends_the_run);
   tcase_add_test(t, versions_with_faults_end_the_run);

@@ -55,6 +55,7 @@ static weft_status compile_plan(Table *t, Job *j, Arena *arena, weft_error *e) {
                    .ndata = t->asked.ndata};
   weft_status st = job_load(j, arena, &o, t->asked.plan);
   j->device = launches_device(&t->launches, e);
+  job_library(j);
   if (st == WEFT_OK) st = job_mesh(j, 1);
   if (st == WEFT_OK) st = job_compile(j);
   if (st == WEFT_OK) return WEFT_OK;

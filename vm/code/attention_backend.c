@@ -58,7 +58,7 @@ void coder_backend(Coder *c, const Op *op, CodeInstr *x) {
   if (asked == ATTENTION_AUTO && c->plan->attention_library == LIBRARY_NONE) return;
   const char *why = why_native(c, op, x);
   if (!why)
-    x->attr.backend = BACKEND_CUDNN;
+    x->attr.backend = asked == ATTENTION_AUTO ? BACKEND_EITHER : BACKEND_CUDNN;
   else if (asked == ATTENTION_CUDNN && !c->refused)
     c->refused =
         arena_printf(c->a, "cuDNN does not compute %s of %s: %s", op_info[op->code].name,

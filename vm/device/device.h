@@ -162,6 +162,9 @@ struct Device {
   bool loads;
   /* Why a launch failed, set by it; NULL: none has. */
   const char *refused;
+  /* Why an op that was left to a library is computed by the device's own kernel; NULL:
+   * none is. */
+  const char *instead;
   /* How its kernels came to the device so far, in words; NULL: they are functions. */
   const char *kernels;
 };

@@ -126,7 +126,8 @@ static inline int attr_rotary_dim(const OpAttr *a) {
 }
 
 /* Kernels of the device's own, or a library beside them. */
-enum { BACKEND_NATIVE, BACKEND_CUDNN };
+/* EITHER: cuDNN, or the device's own kernels where it makes no plan of it. */
+enum { BACKEND_NATIVE, BACKEND_CUDNN, BACKEND_EITHER };
 enum { SCORE_SOFTMAX, SCORE_SIGMOID };
 enum { DROP_NONE, DROP_POSITION, DROP_PROBS };
 /* In the place of the row of a choice: its expert is not here; there was no room for it.

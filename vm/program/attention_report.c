@@ -17,7 +17,7 @@ static void count(const Program *p, Share back[2]) {
     back[dx].all++;
     back[dx].windows += p->attr[in->attr].window > 0;
     back[dx].drops += p->attr[in->attr].rate > 0;
-    back[dx].of_library += p->attr[in->attr].backend == BACKEND_CUDNN;
+    back[dx].of_library += p->attr[in->attr].backend != BACKEND_NATIVE;
   }
 }
 

@@ -232,22 +232,12 @@ static uint64_t hash_programs(const Compiled *c) {
   return c->eval ? h ^ 31 * hash_programs(c->eval) : h;
 }
 
-/* By which library in which version; "" where a device has no choice. */
-static const char *who_attends(const Run *r, char text[128]) {
-  char way[ATTENTION_WAY];
-  int version = r->plan->attention_library;
-  text[0] = 0;
-  if (!attention_way(r->c, way)) return text;
-  int n = snprintf(text, 128, "%s", way);
-  if (version > 0) snprintf(text + n, 128 - (size_t)n, ", version %d", version);
-  return text;
-}
-
 static weft_status agree_at_start(Run *r, const char *variables, const RunFact *fact,
                                   int n, weft_error *e) {
-  char build[96], id[64], programs[32], way[DEVICE_WAY] = "", threads[16], attention[128];
+  char build[96], id[64], programs[32], way[DEVICE_WAY] = "", threads[16],
+                                        attention[ATTENTION_WAY] = "", version[16];
   RunFact all[FACTS_MAX];
-  assert(n + 6 <= FACTS_MAX);
+  assert(n + 7 <= FACTS_MAX);
   build_id(id, sizeof id);
   snprintf(build, sizeof build, "%s, build %.16s", weft_version(), id);
   snprintf(programs, sizeof programs, "%016llx", (unsigned long long)hash_programs(r->c));
@@ -262,13 +252,16 @@ static weft_status agree_at_start(Run *r, const char *variables, const RunFact *
                      "pace; --threads makes them equal"};
   all[3] = (RunFact){"NCCL_* of the environment", variables, FACT_SAME,
                      "ranks that exchange in different ways wait for ever"};
-  all[4] =
-      (RunFact){"attention", who_attends(r, attention), FACT_SAME,
-                "copies of a parameter would not keep the same bits; install the same "
-                "cuDNN everywhere, or set attention_backend = \"native\""};
-  if (n) memcpy(all + 5, fact, (size_t)n * sizeof *fact);
-  all[n + 5] = (RunFact){"the compiled programs", programs, FACT_FOLLOWS, NULL};
-  return run_consensus(r, all, n + 6, e);
+  (void)attention_way(r->c, attention);
+  snprintf(version, sizeof version, "%d", r->plan->attention_library);
+  all[4] = (RunFact){"attention", attention, FACT_SAME,
+                     "what one leaves to a library the other one does not; install the "
+                     "same cuDNN everywhere, or set attention_backend = \"native\""};
+  all[5] = (RunFact){"version of cuDNN", version, FACT_TOLD,
+                     "copies of a parameter may not keep the same bits"};
+  if (n) memcpy(all + 6, fact, (size_t)n * sizeof *fact);
+  all[n + 6] = (RunFact){"the compiled programs", programs, FACT_FOLLOWS, NULL};
+  return run_consensus(r, all, n + 7, e);
 }
 
 /* What is set of NCCL counts only where it carries data. */

@@ -48,6 +48,12 @@ const char *run_crowded(const Run *r) {
          "that are launched op by op may stop";
 }
 
+const char *run_instead(const Run *r) {
+  for (int i = 0; i < r->nworker; i++)
+    if (r->worker[i].dev.instead) return r->worker[i].dev.instead;
+  return NULL;
+}
+
 const char *run_kernels(const Run *r) {
   return r->nworker ? r->worker[0].dev.kernels : NULL;
 }

@@ -24,13 +24,14 @@ static void add_operand(const Operand *o, TextBuf *out) {
   textbuf_printf(out, "]");
 }
 
-/* Attributes that change how much there is to do, or by which code. */
+/* Attributes that change how much there is to do, or by which code; not by
+ * which library, which is the device's own choice. */
 static void add_attr(void *ud, const char *name, double v) {
   static const char *const timed[] = {
-      "backend",  "dim",  "experts", "from",        "head_dim",    "head_part",
-      "inverse",  "kind", "layout",  "interleaved", "mirror",      "n",
-      "parts",    "rate", "red",     "rotary_dim",  "rotary_from", "score",
-      "soft_cap", "step", "topk",    "value_dim",   "window"};
+      "dim",  "experts", "from",        "head_dim",    "head_part", "inverse",
+      "kind", "layout",  "interleaved", "mirror",      "n",         "parts",
+      "rate", "red",     "rotary_dim",  "rotary_from", "score",     "soft_cap",
+      "step", "topk",    "value_dim",   "window"};
   for (int i = 0; i < LEN(timed); i++)
     if (strcmp(timed[i], name) == 0) textbuf_printf(ud, " %s=%.6g", name, v);
 }

@@ -141,6 +141,12 @@ static const char *not_for_training(const Training *t) {
       t->ranks.comm->name);
 }
 
+static const char *by_own_kernels(const Training *t) {
+  const char *why = run_instead(t->session.run);
+  return why ? arena_printf(t->job.arena, "weft's own kernels compute attention: %s", why)
+             : NULL;
+}
+
 static void print_start(Training *t) {
   char mesh[128], memory[32];
   const Job *j = &t->job;
@@ -267,6 +273,7 @@ static weft_status run_plan(Training *t, const Cli *cli, Arena *arena) {
   warn(t, run_uneven(t->session.run));
   warn(t, run_crowded(t->session.run));
   warn(t, not_for_training(t));
+  warn(t, by_own_kernels(t));
   TRY(run_ckpt_begin(&t->ckpt, &t->session, t->end));
   weft_status st = session_train(&t->session, t->end, run_ckpt_stop(&t->ckpt), after_step,
                                  t, &t->job.e);

@@ -9,6 +9,7 @@ int cudnn_version(char why[DEVICE_WAY]) {
 }
 
 weft_status cudnn_prepare(Device *d, int op, KernelArgs *a, weft_error *e) {
+  if (a->attr->backend == BACKEND_EITHER) return WEFT_OK;
   return err_set(e, WEFT_EUSAGE,
                  "attention_backend: this weft_cuda.so was built without cuDNN: build it "
                  "where cudnn.h and libcudnn are installed, or leave attention to weft's "

@@ -33,8 +33,10 @@ int cudnn_version(char why[DEVICE_WAY]) {
   CudnnLib lib = {0};
   weft_error e = NO_ERROR;
   if (cudnn_lib_open(&lib, &e) == WEFT_OK) return (int)lib.GetVersion();
-  snprintf(why, DEVICE_WAY, "%s",
-           lib.GetVersion ? "cuDNN 9.6 or newer is needed" : "there is no cuDNN 9");
+  if (strstr(e.text, "No such file"))
+    snprintf(why, DEVICE_WAY, "there is no cuDNN 9");
+  else /* behind the name of the field */
+    snprintf(why, DEVICE_WAY, "%.150s", strchr(e.text, ' ') + 1);
   return LIBRARY_NONE;
 }
 
@@ -74,9 +76,9 @@ static uint64_t hash_shapes(uint64_t h, const KTensor *t, int n) {
   return h;
 }
 
-/* Each op and shape is compared once: layers are alike. One of an evaluation, whose arena
- * is that of the training, is let go where there is no memory for it and others were
- * compared. */
+/* Each op and shape is compared once: layers are alike. The attention of an evaluation,
+ * whose arena is that of the training, is let go where there is no memory for it and that
+ * of the training was compared. */
 static weft_status try_once(Device *d, int op, const KernelArgs *a, weft_error *e) {
   Cudnn *c = of(d);
   const OpAttr *t = a->attr;
@@ -87,7 +89,7 @@ static weft_status try_once(Device *d, int op, const KernelArgs *a, weft_error *
   for (int i = 0; i < MIN(c->ntried, TRIED); i++)
     if (c->tried[i] == h) return WEFT_OK;
   TRY(cudnn_trial(d, op, a, &fits, e));
-  if (!fits && !c->ntried)
+  if (!fits && (!c->ntried || op != OP_attention))
     return err_set(e, WEFT_ENOMEM,
                    "cuDNN: there is no memory on the GPU to compare it with weft's own "
                    "kernel; use attention_backend = \"native\"");
@@ -95,27 +97,43 @@ static weft_status try_once(Device *d, int op, const KernelArgs *a, weft_error *
   return WEFT_OK;
 }
 
-weft_status cudnn_prepare(Device *d, int op, KernelArgs *a, weft_error *e) {
+static weft_status make_plan(Device *d, int op, KernelArgs *a, weft_error *e) {
   Prepared *s = a->state;
   AttentionGraph g;
-  if (!s || !d->ctx) return WEFT_OK;
-  const char *why = cudnn_refuses(op, a); /* the same check as at compile time */
-  if (why) return err_set(e, WEFT_EINTERNAL, "cuDNN: %s", why);
   TRY(open_library(d, e));
   Cudnn *c = of(d);
   CudnnTarget t = {.lib = &c->lib, .handle = c->handle};
   TRY(cudnn_sound(c->lib.GetVersion(), op, a, e));
   attention_graph(op, a, &g);
   s->op = op;
-  TRY(cudnn_plan(&t, &g, cudnn_work(op, a) - (uint64_t)g.scratch, &s->plan, e));
-  weft_status st = try_once(d, op, a, e);
-  if (st != WEFT_OK) cudnn_plan_free(&c->lib, &s->plan);
+  return cudnn_plan(&t, &g, cudnn_work(op, a) - (uint64_t)g.scratch, &s->plan, e);
+}
+
+/* Where the plan leaves it to weft, what cannot be planned is computed by weft's own
+ * kernel, whose scratch is smaller; the first reason is kept. What cuDNN computes
+ * otherwise is an error. */
+weft_status cudnn_prepare(Device *d, int op, KernelArgs *a, weft_error *e) {
+  Prepared *s = a->state;
+  CudaContext *ctx = d->ctx;
+  if (!s || !ctx) return WEFT_OK;
+  const char *why = cudnn_refuses(op, a); /* the same check as at compile time */
+  if (why) return err_set(e, WEFT_EINTERNAL, "cuDNN: %s", why);
+  weft_error none = NO_ERROR;
+  weft_status st = make_plan(d, op, a, &none);
+  if (st != WEFT_OK && a->attr->backend == BACKEND_EITHER) {
+    if (!ctx->instead[0]) snprintf(ctx->instead, sizeof ctx->instead, "%s", none.text);
+    d->instead = ctx->instead;
+    return WEFT_OK;
+  }
+  if (st == WEFT_OK) st = try_once(d, op, a, &none);
+  if (st != WEFT_OK && s->plan.n) cudnn_plan_free(&of(d)->lib, &s->plan);
+  if (st != WEFT_OK && e) *e = none;
   return st;
 }
 
 void cudnn_release(Device *d, KernelArgs *a) {
   Prepared *s = a->state;
-  if (a->attr->backend == BACKEND_CUDNN && s && s->plan.n)
+  if (a->attr->backend != BACKEND_NATIVE && s && s->plan.n)
     cudnn_plan_free(&of(d)->lib, &s->plan);
 }
 
@@ -190,7 +208,7 @@ static cudnnStatus_t execute(const Cudnn *c, const Prepared *s, const Pack *p,
 bool cudnn_run(Device *d, const KernelArgs *a) {
   const Prepared *s = a->state;
   CudaContext *ctx = d->ctx;
-  if (a->attr->backend != BACKEND_CUDNN || !s || !s->plan.plan) return false;
+  if (a->attr->backend == BACKEND_NATIVE || !s || !s->plan.plan) return false;
   AttentionGraph g;
   Pack p;
   attention_graph(s->op, a, &g);
