@@ -1,5 +1,5 @@
 /* plan_memory.c - plan:memory([rank]): what each rank and each process of a compiled plan
- * holds, and what CUDA and NCCL take besides. */
+ * holds, and what CUDA, NCCL and cuDNN take besides. */
 #include "plan_object.h"
 #include "vm/session/host_memory.h"
 #include "vm/base/plural.h"
@@ -58,6 +58,8 @@ static void add_gpu(lua_State *L, const Job *j, int pp) {
   snprintf(note, sizeof note, "of %d direction%s to other stages, of %d CTA%s", m.npair,
            plural(m.npair, "s"), m.pair_ctas, plural(m.pair_ctas, "s"));
   add_estimate(L, "NCCL pairs", m.pairs, note);
+  add_estimate(L, "cuDNN", m.scratch,
+               "scratch of attention, at most; --device cuda has it in the arena");
   lua_setfield(L, -2, "gpu");
 }
 

@@ -125,6 +125,33 @@ START_TEST(the_worst_is_the_sum) {
 }
 END_TEST
 
+/* Four heads of 8 elements, 24 tokens: lse by heads and row sums in 512 bytes each, sums
+ * of dq in 3072, and cuDNN's own of 2 x 3072 + 256. In the arena of a GPU it is no line.
+ */
+START_TEST(scratch_of_cudnn) {
+  static const struct {
+    const char *args;
+    bool there;
+  } asked[] = {{"", true},
+               {"--device cuda", false},
+               {"--set attention_backend=native", false},
+               {"--set precision=f32", false},
+               {"--set batch.seq=48", false}}; /* more */
+  static const char plan[] =
+      "local weft = require 'weft'\n"
+      "return weft.plan { model = weft.model { 'llama', hidden_size = 32,\n"
+      "    num_hidden_layers = 1, num_attention_heads = 4, intermediate_size = 32,\n"
+      "    vocab_size = 32 }, precision = 'bf16', batch = { global = 1, seq = 24 } }\n";
+  scratch_put("plan.lua", plan, strlen(plan));
+  for (int i = 0; i < LEN(asked); i++) {
+    Outcome o = process_run(30, "$weft show plan.lua memory --json %s", asked[i].args);
+    ck_assert_int_eq(o.code, 0);
+    const char *line = strstr(o.out, "\"bytes\": 10496,");
+    ck_assert_msg((line != NULL) == asked[i].there, "%s: %s", asked[i].args, o.out);
+  }
+}
+END_TEST
+
 Suite *gpu_memory_suite(void) {
   Suite *s = suite_create("gpu_memory");
   TCase *c = tcase_create("gpu_memory");
@@ -134,6 +161,7 @@ Suite *gpu_memory_suite(void) {
   tcase_add_test(c, a_measured_communicator);
   tcase_add_test(c, a_reserve_that_is_too_small);
   tcase_add_test(c, the_worst_is_the_sum);
+  tcase_add_test(c, scratch_of_cudnn);
   suite_add_tcase(s, c);
   return s;
 }

@@ -1,4 +1,4 @@
-/* gpu_memory.c - what CUDA and NCCL take of a GPU besides the arena.
+/* gpu_memory.c - what CUDA, NCCL and cuDNN take of a GPU besides the arena.
  *
  * NCCL says nowhere what a communicator takes, but it follows from how it connects ranks
  * when one is created (NCCL 2.28: init.cc, graph/connect.cc, graph/paths.cc and
@@ -52,12 +52,14 @@ static uint64_t setting(const char *text, uint64_t otherwise) {
   return text ? strtoull(text, NULL, 10) : otherwise;
 }
 
-/* NVLS came with Hopper, as FP8 did. */
+/* FP8 came with it. */
+static bool since_hopper(const Plan *p) { return !p->cluster.gpu || p->cluster.fp8 > 0; }
+
+/* So did NVLS. */
 static Nccl settings(const Plan *p) {
   Nccl s = {.simple = setting(p->nccl.buffsize, 4 * MIB),
             .most = (int)setting(p->nccl.max_nchannels, 0),
-            .nvls = setting(p->nccl.nvls_enable, 2) &&
-                    (!p->cluster.gpu || p->cluster.fp8 > 0)};
+            .nvls = setting(p->nccl.nvls_enable, 2) && since_hopper(p)};
   s.near = pages(LL + LL128 + s.simple);
   s.far = pages(LL128 + s.simple);
   return s;
@@ -150,6 +152,37 @@ static int ctas_of(const Nccl *s, int given, int otherwise) {
   return s->most ? MIN(s->most, ctas) : ctas;
 }
 
+/* ---- cuDNN ---- */
+
+/* The scratch of an attention that "auto" leaves to cuDNN where the plan is compiled for
+ * a GPU; 0 for other ops. */
+static uint64_t attention_scratch(const Plan *p, const Program *prog, const Instr *in,
+                                  const DeviceKind *gpu) {
+  bool back = in->op == OP_attention_dx;
+  if (in->code != I_KERNEL || !(back || in->op == OP_attention)) return 0;
+  if (back && p->deterministic) return 0;
+  OpAttr attr = prog->attr[in->attr];
+  KernelArgs args = {.attr = &attr, .nin = in->nin, .nout = in->nout};
+  const Operand *o = &prog->operand[in->operand];
+  for (int k = 0; k < args.nin; k++) args.in[k] = operand_shape(o++);
+  for (int k = 0; k < args.nout; k++) args.out[k] = operand_shape(o++);
+  if (gpu->refuses(in->op, &args)) return 0;
+  attr.backend = BACKEND_CUDNN;
+  return gpu->work(in->op, &args);
+}
+
+/* Where the arena is that of another device, whose kernels need less. "auto" takes cuDNN
+ * from Hopper on. */
+static uint64_t library_scratch(const Plan *p, const Compiled *c, const Program *prog) {
+  const DeviceKind *gpu = device_kind("cuda", NULL);
+  uint64_t most = 0;
+  if (p->attention == ATTENTION_AUTO && !since_hopper(p)) return 0;
+  if (c->device->refuses || p->attention == ATTENTION_NATIVE || !gpu) return 0;
+  for (uint32_t i = 0; i < prog->ncode; i++)
+    most = MAX(most, attention_scratch(p, prog, &prog->code[i], gpu));
+  return most;
+}
+
 GpuMemory gpu_memory(Arena *a, const Plan *p, const Compiled *c, int pp) {
   const Program *prog = &c->prog[pp];
   const Mesh *mesh = &c->mesh;
@@ -158,7 +191,7 @@ GpuMemory gpu_memory(Arena *a, const Plan *p, const Compiled *c, int pp) {
   int node = p->cluster.gpus ? (int)p->cluster.gpus : GPUS_OF_A_NODE;
   int64_t sms = p->cluster.sms ? p->cluster.sms : H100_SMS;
   node = MAX(node, (int)p->cluster.domain); /* NCCL takes what NVLink joins for one */
-  GpuMemory m = {.context = CONTEXT};
+  GpuMemory m = {.context = CONTEXT, .scratch = library_scratch(p, c, prog)};
   int *rank = NEW_N(a, int, mesh->world);
   uint8_t *met = NEW_N(a, uint8_t, mesh->world / node + 1);
   Members *w = NEW_N(a, Members, prog->ncomm + 1);
@@ -178,7 +211,9 @@ GpuMemory gpu_memory(Arena *a, const Plan *p, const Compiled *c, int pp) {
   return m;
 }
 
-uint64_t gpu_memory_sum(const GpuMemory *m) { return m->context + m->groups + m->pairs; }
+uint64_t gpu_memory_sum(const GpuMemory *m) {
+  return m->context + m->groups + m->pairs + m->scratch;
+}
 
 uint64_t gpu_memory_worst(Arena *a, const Plan *p, const Compiled *c, int *pp) {
   uint64_t worst = 0;

@@ -1,4 +1,4 @@
-/* gpu_memory.h - what CUDA and NCCL take of a GPU besides the arena of a rank. */
+/* gpu_memory.h - what CUDA, NCCL and cuDNN take of a GPU besides the arena of a rank. */
 #ifndef WEFT_GPU_MEMORY_H
 #define WEFT_GPU_MEMORY_H
 
@@ -9,9 +9,11 @@
  * for the GPU of the plan's cluster, or an H100 in machines of eight. Scratch comes from
  * `a`. */
 typedef struct GpuMemory {
-  uint64_t context;  /* of CUDA, with kernels */
-  uint64_t groups;   /* buffers of communicators of collectives, */
-  uint64_t pairs;    /* of those of sends and receives */
+  uint64_t context; /* of CUDA, with kernels */
+  uint64_t groups;  /* buffers of communicators of collectives, */
+  uint64_t pairs;   /* of those of sends and receives */
+  uint64_t
+      scratch; /* of cuDNN's attention, at most; 0: it is in the arena, or not used */
   int ngroup, npair; /* how many of them have two or more members */
   int group_ctas, pair_ctas;
 } GpuMemory;
