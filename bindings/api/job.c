@@ -100,13 +100,16 @@ static void warn_reserve(Job *j) {
   if (all <= c->memory_gib) return;
   GpuMemory m = gpu_memory(j->arena, &j->plan, j->compiled, pp);
   double more = (double)gpu_memory_sum(&m) / (1 << 30), gib = all - more;
+  const char *cudnn = m.scratch ? ", cuDNN's scratch, which attention_backend = "
+                                  "\"native\" does without"
+                                : "";
   diag_warn(
       &j->d, "gpu-reserve", "cluster.reserve_gib",
       "pipeline rank %d needs %.1f GiB, and CUDA and NCCL take about %.1f GiB of a GPU "
-      "besides (%d communicator%s of %d CTAs), together more than the %.1f GiB of %s: "
+      "besides (%d communicator%s of %d CTAs%s), together more than the %.1f GiB of %s: "
       "reserve_gib = %.1f counts it, nccl.group_ctas makes it less",
-      pp, gib, more, m.ngroup, plural(m.ngroup, "s"), m.group_ctas, c->memory_gib, c->gpu,
-      ceil(more * 10) / 10);
+      pp, gib, more, m.ngroup, plural(m.ngroup, "s"), m.group_ctas, cudnn, c->memory_gib,
+      c->gpu, ceil(more * 10) / 10);
 }
 
 /* Only a warning: a plan that its GPUs cannot hold may be meant for `weft verify`. */

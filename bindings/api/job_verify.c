@@ -121,7 +121,9 @@ static weft_status compile_small(Job *j, int ranks, LangShrunk *shrunk) {
     if (small_enough(j)) return WEFT_OK;
     j->d = before; /* the shrunk plan gives the same warnings again */
   }
+  int library = j->plan.attention_library; /* of the machine, not of the plan's file */
   TRY(lang_shrink(j->lp, ranks, &j->plan, shrunk, &j->d, &j->e));
+  j->plan.attention_library = library;
   TRY(job_mesh(j, j->plan.mesh.world));
   return job_compile(j);
 }

@@ -59,7 +59,7 @@ static void add_resumed(Json *out, const RunHead *h) {
 /* The first line of a run: what the lines after it are about. */
 weft_status log_head(const FileEnd *to, const RunHead *h, weft_error *e) {
   const Job *j = h->job;
-  char host[256] = "", time_text[32], mesh[96], hash[20], attention[ATTENTION_WAY];
+  char host[256] = "", time_text[32], mesh[96], hash[20];
   time_t now = time(NULL);
   struct tm utc;
   gethostname(host, sizeof host - 1);
@@ -68,7 +68,7 @@ weft_status log_head(const FileEnd *to, const RunHead *h, weft_error *e) {
   Text text = {0};
   Json out = {.out = &text};
   json_open(&out, NULL, '{');
-  if (attention_way(j->compiled, attention)) json_str(&out, "attention", attention);
+  if (h->attention) json_str(&out, "attention", h->attention);
   json_str(&out, "comm", h->comm);
   json_str(&out, "data", h->data);
   json_str(&out, "device", j->compiled->device->name);

@@ -12,14 +12,15 @@ typedef struct RunHead {
   const Job *job;   /* compiled */
   const char *plan; /* path of the plan, as the user gave it */
   const char *comm, *data;
-  const Data *of, *val; /* the data, for the names of their streams */
-  const char *way;      /* how steps are launched (run_way), or NULL */
-  const char *kernels;  /* how they came to the device (run_kernels), or NULL */
-  uint64_t plan_hash;   /* job_hash */
-  int64_t end;          /* the run ends before this step */
-  const char *resumed;  /* the checkpoint that this run resumes from, or NULL */
-  int64_t resumed_step; /* the first step after it */
-  char id[20];          /* run id, set by record_open */
+  const Data *of, *val;  /* the data, for the names of their streams */
+  const char *way;       /* how steps are launched (run_way), or NULL */
+  const char *kernels;   /* how they came to the device (run_kernels), or NULL */
+  const char *attention; /* who computes it, if the device has a choice, or NULL */
+  uint64_t plan_hash;    /* job_hash */
+  int64_t end;           /* the run ends before this step */
+  const char *resumed;   /* the checkpoint that this run resumes from, or NULL */
+  int64_t resumed_step;  /* the first step after it */
+  char id[20];           /* run id, set by record_open */
 } RunHead;
 
 /* A step with derived figures. */

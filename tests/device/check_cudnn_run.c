@@ -166,8 +166,8 @@ START_TEST(copies_have_weft_s_backward) {
                 "%s", o.err);
   put_plan_with("auto", mlp);
   o = process_run(30, check);
-  ck_assert_msg(o.code == 0 && strstr(o.out, "forward by cuDNN, backward by weft's own"),
-                "%s%s", o.out, o.err);
+  ck_assert_msg(o.code == 0 && strstr(o.out, "attention: weft's own kernels\n"), "%s%s",
+                o.out, o.err);
   put_plan_with("cudnn", " mesh = { tp = 2 },");
   o = process_run(30, check);
   ck_assert_msg(o.code == 0 && strstr(o.out, "attention: ") &&
@@ -208,6 +208,17 @@ START_TEST(the_default_goes_on_without_a_plan) {
   put_plan("auto");
   Outcome o = process_run(60, "sh -c '" BESIDE "WEFT_STANDIN=cudnn_work=512 " RUN "'");
   loss_of(&o, warns);
+  ck_assert_ptr_nonnull(strstr(
+      o.err, "; attention: cuDNN, or weft's own kernels where it makes no plan; "));
+  /* A plan that is shrunk for it, on a GPU for which cuDNN is not taken: it is wrong. */
+  o = process_run(120, "sh -c '" BESIDE "WEFT_STANDIN=capability=80,cudnn_wrong=2 ./weft "
+                       "verify plan.lua --device cuda --set batch.seq=2048 --set "
+                       "model.hidden_size=512'");
+  ck_assert_msg(o.code == 0 && !strstr(o.out, "own kernels"), "code %d: %s%s", o.code,
+                o.out, o.err);
+  o = process_run(120, "sh -c '" BESIDE "WEFT_STANDIN=cudnn_fails=2 " RUN "'");
+  loss_of(&o, "warning: weft's own kernels compute attention: cuDNN: attention cannot be "
+              "run: ");
   o = process_run(120, "sh -c '" BESIDE "WEFT_STANDIN=cudnn=0 ./weft verify plan.lua "
                        "--device cuda --set mesh.tp=2'");
   ck_assert_msg(o.code == 0, "code %d: %s%s", o.code, o.out, o.err);

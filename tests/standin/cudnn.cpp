@@ -317,8 +317,9 @@ extern "C" weft_status cudnn_lib_open(CudnnLib *lib, weft_error *e) {
   typedef std::lock_guard<std::recursive_mutex> Guard;
   if (!standin_is()->cudnn) {
     e->code = WEFT_EUSAGE;
-    snprintf(e->text, sizeof e->text,
-             "attention_backend: cuDNN 9 cannot be opened (No such file)");
+    snprintf(
+        e->text, sizeof e->text,
+        "attention_backend: cuDNN 9 cannot be opened (libcudnn.so.9: cannot open it)");
     return e->code;
   }
   lib->GetVersion = [] { return (size_t)standin_is()->cudnn; };

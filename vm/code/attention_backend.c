@@ -31,12 +31,14 @@ static bool unsound(const Coder *c, const CodeInstr *x) {
 }
 
 /* Why the library does not compute it; NULL if it does. Ranks that repeat an attention
- * step copies of its weights, whose gradients nobody adds up, and of all before it. */
+ * step copies of its weights, whose gradients nobody adds up, and of all before it: with
+ * "auto", where each rank has what its machine makes of it, that is so forward, too. */
 static const char *why_native(const Coder *c, const Op *op, const CodeInstr *x) {
   const char *why = refusal(c, x);
+  bool back = op->code == OP_attention_dx, either = c->plan->attention == ATTENTION_AUTO;
   if (!why && unsound(c, x)) return "this version of it computes it wrongly";
-  if (why || op->code != OP_attention_dx) return why;
-  if (c->plan->deterministic)
+  if (why || !(back || either)) return why;
+  if (back && c->plan->deterministic)
     return "it sums dq in no fixed order, and the plan asks for deterministic = true";
   if (coder_copies(c, op) > 1)
     return "it sums dq in no fixed order, and ranks of tp repeat this attention: their "
@@ -58,7 +60,8 @@ void coder_backend(Coder *c, const Op *op, CodeInstr *x) {
   if (asked == ATTENTION_AUTO && c->plan->attention_library == LIBRARY_NONE) return;
   const char *why = why_native(c, op, x);
   if (!why)
-    x->attr.backend = asked == ATTENTION_AUTO ? BACKEND_EITHER : BACKEND_CUDNN;
+    x->attr.backend = asked == ATTENTION_AUTO && !c->plan->deterministic ? BACKEND_EITHER
+                                                                         : BACKEND_CUDNN;
   else if (asked == ATTENTION_CUDNN && !c->refused)
     c->refused =
         arena_printf(c->a, "cuDNN does not compute %s of %s: %s", op_info[op->code].name,

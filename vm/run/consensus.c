@@ -235,7 +235,7 @@ static uint64_t hash_programs(const Compiled *c) {
 static weft_status agree_at_start(Run *r, const char *variables, const RunFact *fact,
                                   int n, weft_error *e) {
   char build[96], id[64], programs[32], way[DEVICE_WAY] = "", threads[16],
-                                        attention[ATTENTION_WAY] = "", version[16];
+                                        attention[ATTENTION_WAY] = "", version[40];
   RunFact all[FACTS_MAX];
   assert(n + 7 <= FACTS_MAX);
   build_id(id, sizeof id);
@@ -253,7 +253,10 @@ static weft_status agree_at_start(Run *r, const char *variables, const RunFact *
   all[3] = (RunFact){"NCCL_* of the environment", variables, FACT_SAME,
                      "ranks that exchange in different ways wait for ever"};
   (void)attention_way(r->c, attention);
-  snprintf(version, sizeof version, "%d", r->plan->attention_library);
+  int v = r->plan->attention_library;
+  version[0] = 0;
+  if (v > 0 && strstr(attention, "cuDNN"))
+    snprintf(version, sizeof version, "%d.%d.%d", v / 10000, v / 100 % 100, v % 100);
   all[4] = (RunFact){"attention", attention, FACT_SAME,
                      "what one leaves to a library the other one does not; install the "
                      "same cuDNN everywhere, or set attention_backend = \"native\""};

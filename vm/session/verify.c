@@ -369,6 +369,8 @@ weft_status verify_runs(Verify *v, const Plan *plan_one, const Compiled *one, in
   weft_status st = compare_runs(v, plan_one, one, steps, options, e);
   const char *why = v->many ? run_not_captured(v->many) : NULL;
   if (why) snprintf(out->not_captured, sizeof out->not_captured, "%s", why);
+  why = v->many ? run_instead(v->many) : NULL;
+  if (why) snprintf(out->instead, sizeof out->instead, "%s", why);
   clean_up(v);
   return st;
 }

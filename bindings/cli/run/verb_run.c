@@ -141,6 +141,16 @@ static const char *not_for_training(const Training *t) {
       t->ranks.comm->name);
 }
 
+/* Who computes attention, as it was loaded. */
+static const char *who_attends(Training *t) {
+  char text[ATTENTION_WAY];
+  const char *said = job_attention(&t->job);
+  if (said && run_instead(t->session.run))
+    return "cuDNN, or weft's own kernels where it makes no plan";
+  if (said || !attention_way(t->job.compiled, text)) return said;
+  return arena_str(t->job.arena, text);
+}
+
 static const char *by_own_kernels(const Training *t) {
   const char *why = run_instead(t->session.run);
   return why ? arena_printf(t->job.arena, "weft's own kernels compute attention: %s", why)
@@ -150,7 +160,8 @@ static const char *by_own_kernels(const Training *t) {
 static void print_start(Training *t) {
   char mesh[128], memory[32];
   const Job *j = &t->job;
-  const char *attention = job_attention(j);
+  bool asked = j->plan.attention != ATTENTION_NATIVE;
+  const char *attention = asked ? t->record.head.attention : NULL;
   const char *way = t->record.head.way, *kernels = t->record.head.kernels;
   fprintf(stderr, "%s: %s (%s), %s%s; %s%s%s%s%s%s%s\n", t->job.plan.name,
           format_mesh_ranks(&t->job.mesh, mesh), t->ranks.comm->name,
@@ -268,6 +279,7 @@ static weft_status run_plan(Training *t, const Cli *cli, Arena *arena) {
   if (cli->export) TRY(begin_export(t));
   t->record.head.way = run_way(t->session.run, t->way);
   t->record.head.kernels = run_kernels(t->session.run);
+  t->record.head.attention = who_attends(t);
   TRY(record_begin(&t->record, run_memory(t->session.run), &t->job.e));
   if (t->first && !cli->quiet) print_start(t);
   warn(t, run_uneven(t->session.run));

@@ -35,9 +35,8 @@ void cudnn_close(Device *d);
 
 /* ---- cudnn_trial.c ---- */
 /* Runs a prepared op and weft's own kernel on the same operands, in memory of its own,
- * and compares: an error says which result differs. False in *fits if the GPU has no
- * memory for that. */
-weft_status cudnn_trial(Device *d, int op, const KernelArgs *a, bool *fits,
+ * and compares. An error says which result differs, or why they cannot be compared. */
+weft_status cudnn_trial(Device *d, int op, const KernelArgs *a, bool *differs,
                         weft_error *e);
 
 #ifdef __cplusplus

@@ -33,10 +33,11 @@ int cudnn_version(char why[DEVICE_WAY]) {
   CudnnLib lib = {0};
   weft_error e = NO_ERROR;
   if (cudnn_lib_open(&lib, &e) == WEFT_OK) return (int)lib.GetVersion();
-  if (strstr(e.text, "No such file"))
+  if (strstr(e.text, "libcudnn.so.9: cannot open"))
     snprintf(why, DEVICE_WAY, "there is no cuDNN 9");
-  else /* behind the name of the field */
-    snprintf(why, DEVICE_WAY, "%.150s", strchr(e.text, ' ') + 1);
+  else /* between the name of the field and what to do */
+    snprintf(why, DEVICE_WAY, "%.*s", (int)strcspn(strchr(e.text, ' ') + 1, ":"),
+             strchr(e.text, ' ') + 1);
   return LIBRARY_NONE;
 }
 
@@ -79,22 +80,19 @@ static uint64_t hash_shapes(uint64_t h, const KTensor *t, int n) {
 /* Each op and shape is compared once: layers are alike. The attention of an evaluation,
  * whose arena is that of the training, is let go where there is no memory for it and that
  * of the training was compared. */
-static weft_status try_once(Device *d, int op, const KernelArgs *a, weft_error *e) {
+static weft_status try_once(Device *d, int op, const KernelArgs *a, bool *differs,
+                            weft_error *e) {
   Cudnn *c = of(d);
   const OpAttr *t = a->attr;
-  bool fits = true;
   uint64_t h = hash_bytes((uint64_t)op, &t->head_dim, sizeof t->head_dim);
   h = hash_bytes(h, &t->scale, sizeof t->scale);
   h = hash_shapes(hash_shapes(h, a->in, a->nin), a->out, a->nout);
   for (int i = 0; i < MIN(c->ntried, TRIED); i++)
     if (c->tried[i] == h) return WEFT_OK;
-  TRY(cudnn_trial(d, op, a, &fits, e));
-  if (!fits && (!c->ntried || op != OP_attention))
-    return err_set(e, WEFT_ENOMEM,
-                   "cuDNN: there is no memory on the GPU to compare it with weft's own "
-                   "kernel; use attention_backend = \"native\"");
-  if (fits) c->tried[c->ntried++ % TRIED] = h;
-  return WEFT_OK;
+  weft_status st = cudnn_trial(d, op, a, differs, e);
+  if (st == WEFT_ENOMEM && c->ntried && op == OP_attention) return WEFT_OK;
+  if (st == WEFT_OK) c->tried[c->ntried++ % TRIED] = h;
+  return st;
 }
 
 static weft_status make_plan(Device *d, int op, KernelArgs *a, weft_error *e) {
@@ -109,26 +107,32 @@ static weft_status make_plan(Device *d, int op, KernelArgs *a, weft_error *e) {
   return cudnn_plan(&t, &g, cudnn_work(op, a) - (uint64_t)g.scratch, &s->plan, e);
 }
 
-/* Where the plan leaves it to weft, what cannot be planned is computed by weft's own
- * kernel, whose scratch is smaller; the first reason is kept. What cuDNN computes
- * otherwise is an error. */
+/* Leaves the op to weft's own kernel, whose scratch is smaller; the first reason is kept.
+ * What has failed while it ran stays an error. */
+static weft_status leave(Device *d, weft_status st, const char *why, weft_error *e) {
+  CudaContext *ctx = d->ctx;
+  if (cuda_error_of_what_ran(ctx)) return err_set(e, st, "%s", why);
+  ctx->refused[0] = 0;
+  if (!ctx->instead[0]) snprintf(ctx->instead, sizeof ctx->instead, "%s", why);
+  d->instead = ctx->instead;
+  return WEFT_OK;
+}
+
+/* With "auto" what cuDNN makes no plan of, and what cannot be compared, is weft's. What
+ * it computes otherwise is an error. */
 weft_status cudnn_prepare(Device *d, int op, KernelArgs *a, weft_error *e) {
   Prepared *s = a->state;
-  CudaContext *ctx = d->ctx;
-  if (!s || !ctx) return WEFT_OK;
+  if (!s || !d->ctx) return WEFT_OK;
   const char *why = cudnn_refuses(op, a); /* the same check as at compile time */
   if (why) return err_set(e, WEFT_EINTERNAL, "cuDNN: %s", why);
+  bool differs = false;
   weft_error none = NO_ERROR;
   weft_status st = make_plan(d, op, a, &none);
-  if (st != WEFT_OK && a->attr->backend == BACKEND_EITHER) {
-    if (!ctx->instead[0]) snprintf(ctx->instead, sizeof ctx->instead, "%s", none.text);
-    d->instead = ctx->instead;
-    return WEFT_OK;
-  }
-  if (st == WEFT_OK) st = try_once(d, op, a, &none);
-  if (st != WEFT_OK && s->plan.n) cudnn_plan_free(&of(d)->lib, &s->plan);
-  if (st != WEFT_OK && e) *e = none;
-  return st;
+  if (st == WEFT_OK) st = try_once(d, op, a, &differs, &none);
+  if (st == WEFT_OK) return WEFT_OK;
+  if (s->plan.n) cudnn_plan_free(&of(d)->lib, &s->plan);
+  if (a->attr->backend == BACKEND_EITHER && !differs) return leave(d, st, none.text, e);
+  return err_set(e, st, "%s", none.text);
 }
 
 void cudnn_release(Device *d, KernelArgs *a) {
