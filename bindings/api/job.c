@@ -148,8 +148,10 @@ static weft_status check_device(Job *j) {
 
 void job_library(Job *j) {
   j->no_library[0] = 0;
-  if (!j->device || !j->device->library || j->plan.attention == ATTENTION_NATIVE) return;
-  int version = j->device->library(j->no_library);
+  if (!j->device || !j->device->attention_version ||
+      j->plan.attention == ATTENTION_NATIVE)
+    return;
+  int version = j->device->attention_version(j->no_library);
   if (version > 0 || j->plan.attention == ATTENTION_AUTO)
     j->plan.attention_library = version;
 }

@@ -97,7 +97,7 @@ static weft_status find_gpu(int place, int *gpu, int *capability, weft_error *e)
 
 /* Of the first GPU, as others are of its kind, and without a context on it. cuDNN's
  * kernels for Hopper and Blackwell are ahead of weft's, of others that is not known. */
-static int library(char why[DEVICE_WAY]) {
+static int attention_version(char why[DEVICE_WAY]) {
   int n, major = 0;
   weft_error e = NO_ERROR;
   if (count_gpus(&n, &e) != WEFT_OK) return 0;
@@ -340,7 +340,7 @@ static const DeviceVtable device_cuda = {
     .merge = merge,
     .beside_end = beside_end,
     .tell = cuda_tell,
-    .library = library,
+    .attention_version = attention_version,
     .keeper = &cuda_keeper,
     .lazy = true,
 };

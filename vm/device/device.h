@@ -128,8 +128,8 @@ typedef struct DeviceVtable {
    * lower half. NULL without such queues. */
   void (*tell)(Device *d, void *queue, uint64_t *n, uint64_t *to, bool begins,
                uint32_t name);
-  int (*library)(char why[DEVICE_WAY]); /* DeviceKind.library; or NULL */
-  const DeviceCapture *keeper;          /* NULL: every step is launched anew */
+  int (*attention_version)(char why[DEVICE_WAY]); /* as in DeviceKind; or NULL */
+  const DeviceCapture *keeper;                    /* NULL: every step is launched anew */
   /* Kernels and products are loaded when they are first launched, which may wait for all
    * that the device runs: programs are gone through with Device.loads first. */
   bool lazy;
@@ -190,7 +190,7 @@ typedef struct DeviceKind {
    * too old, or not taken on such a GPU, for which `why` has the reason. 0 if the device
    * cannot be opened, which opening it explains. The member is NULL without such a
    * library. */
-  int (*library)(char why[DEVICE_WAY]);
+  int (*attention_version)(char why[DEVICE_WAY]);
   /* True if that version is known to compute an op wrongly. */
   bool (*unsound)(int version, int op, const KernelArgs *a);
   /* What determines the bits of results on this machine beside the program: instruction
@@ -234,7 +234,7 @@ weft_status cpu_way(char text[DEVICE_WAY], weft_error *e);
  * loading sets 32 where it is not set. */
 #define CUDA_CONNECTIONS "CUDA_DEVICE_MAX_CONNECTIONS"
 const DeviceVtable *device_load_cuda(weft_error *e);
-int cuda_library(char why[DEVICE_WAY]);
+int cuda_attention_version(char why[DEVICE_WAY]);
 uint64_t cuda_work(int op, const KernelArgs *a);
 uint64_t cuda_state(int op, const KernelArgs *a);
 /* kernels/cuda/cudnn/cudnn_rule.c: of attention. */

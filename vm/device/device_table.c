@@ -27,7 +27,7 @@ static const DeviceKind kinds[] = {
      .work = cuda_work,
      .state = cuda_state,
      .refuses = refuses,
-     .library = cuda_library,
+     .attention_version = cuda_attention_version,
      .unsound = cudnn_unsound,
      .load = device_load_cuda},
 };

@@ -21,10 +21,10 @@ void device_before_others(const DeviceKind *k) {
   if (!k->host) set_connections();
 }
 
-int cuda_library(char why[DEVICE_WAY]) {
+int cuda_attention_version(char why[DEVICE_WAY]) {
   weft_error e = NO_ERROR;
   const DeviceVtable *device = device_load_cuda(&e);
-  return device ? device->library(why) : 0;
+  return device ? device->attention_version(why) : 0;
 }
 
 const DeviceVtable *device_load_cuda(weft_error *e) {

@@ -299,7 +299,8 @@ typedef struct Plan {
   NcclPlan nccl;
   bool cuda_graph; /* steps on a GPU are replayed */
   AttentionBackend attention;
-  int attention_library; /* DeviceKind.library of the machine that runs it; 0: not asked
+  int attention_library; /* DeviceKind.attention_version of the machine that runs it; 0:
+                          * not asked
                           */
   bool deterministic;    /* the same bits each time, on GPUs too */
   bool fused_ops;        /* ops that pass over the same memory become one */

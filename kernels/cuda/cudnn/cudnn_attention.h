@@ -23,7 +23,7 @@ void cuda_by_heads(Device *d, const float *from, float *to, int64_t batch, int64
                    int64_t heads);
 
 /* ---- cudnn_run.c ---- */
-/* DeviceKind.library on a GPU for which it is taken. */
+/* DeviceKind.attention_version on a GPU for which cuDNN is taken. */
 int cudnn_version(char why[DEVICE_WAY]);
 /* The plan of an op, made when a program is loaded and kept in KernelArgs.state. */
 weft_status cudnn_prepare(Device *d, int op, KernelArgs *a, weft_error *e);

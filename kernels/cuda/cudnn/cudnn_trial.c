@@ -15,7 +15,7 @@
 
 #include "cudnn_attention.h"
 
-enum { Q, K, V, O, LSE, DO, IN, RESULTS = 3, BLOCK = 256 };
+enum { Q, K, V, O, LSE, DO, RESULTS = 3, BLOCK = 256 };
 /* Numbers that operands repeat: a prime, so that no row begins alike. */
 enum { PERIOD = 65521 };
 
@@ -180,10 +180,10 @@ static void measure(const Rows *r, int64_t row, float *length, float *apart) {
   *length = (float)own, *apart = (float)off;
 }
 
-/* The row that is farthest from weft's own, in tolerances; -1: all are within theirs.
- * Rows of late keys are short, as few see them: a row counts by its own length. What is
- * none, dq of the first token, is what is left of sums in f32, which the other number is
- * for. lse is f32, and is not rounded on its way. */
+/* The row that is farthest from weft's own, in tolerances; -1: all are within theirs. Few
+ * queries see the last keys, so their rows of dk and dv are short: a row is compared with
+ * its own length. The second tolerance is for rows that are zero but for rounding, as dq
+ * of the first token. lse is f32 on both sides. */
 static int64_t worst_row(const Trial *t, const Rows *r, float *length, float *apart) {
   const double of_row = r->type == DT_F32 ? 0x1p-10 : 0x1p-6;
   const double of_most = r->type == DT_F32 ? 0x1p-10 : 0x1p-19;
