@@ -11,7 +11,7 @@
 #define cuda_shift          NULL
 
 /* Refuses head sizes for which attention_shape.cuh has no kernels. */
-static weft_status prepare_attention(Device *d, KernelArgs *a, weft_error *e) {
+static weft_status prepare_heads(Device *d, KernelArgs *a, weft_error *e) {
   enum { HEAD_MAX = 256 };
   int most = MAX(a->attr->head_dim, a->attr->value_dim);
   if (most > HEAD_MAX)
@@ -21,15 +21,16 @@ static weft_status prepare_attention(Device *d, KernelArgs *a, weft_error *e) {
 }
 
 /* Prepares weft's own kernels or, if the plan says so, cuDNN's. */
-static weft_status prepare_forward(Device *d, KernelArgs *a, weft_error *e) {
-  if (a->attr->backend != BACKEND_NATIVE) return cudnn_prepare(d, OP_attention, a, e);
-  return prepare_attention(d, a, e);
-}
-
-static weft_status prepare_backward(Device *d, KernelArgs *a, weft_error *e) {
-  if (a->attr->backend != BACKEND_NATIVE) return cudnn_prepare(d, OP_attention_dx, a, e);
-  return prepare_attention(d, a, e);
-}
+#define EITHER(op)                                                                       \
+  static weft_status prepare_##op(Device *d, KernelArgs *a, weft_error *e) {             \
+    if (a->attr->backend != BACKEND_NATIVE) return cudnn_prepare(d, OP_##op, a, e);      \
+    return prepare_heads(d, a, e);                                                       \
+  }
+EITHER(attention)
+EITHER(attention_dx)
+EITHER(attention_part)
+EITHER(attention_part_dx)
+#undef EITHER
 
 /* What makes and ends the state of an op. */
 #define WITH(op, begin, end) [OP_##op].prepare = begin, [OP_##op].release = end
@@ -47,9 +48,9 @@ const Kernel cuda_kernels[OP_N] = {
     WITH(linear_ce_back, prepare_linear_ce_back_lt, release_linear_ce_lt),
     WITH(linear_ce_dx, prepare_linear_ce_dx_lt, release_linear_ce_lt),
     WITH(linear_ce_dw, prepare_linear_ce_dw_lt, release_linear_ce_lt),
-    WITH(attention, prepare_forward, cudnn_release),
-    WITH(attention_dx, prepare_backward, cudnn_release),
-    [OP_attention_part].prepare = prepare_attention,
-    [OP_attention_part_dx].prepare = prepare_attention,
-    [OP_attention_step].prepare = prepare_attention,
+    WITH(attention, prepare_attention, cudnn_release),
+    WITH(attention_dx, prepare_attention_dx, cudnn_release),
+    WITH(attention_part, prepare_attention_part, cudnn_release),
+    WITH(attention_part_dx, prepare_attention_part_dx, cudnn_release),
+    [OP_attention_step].prepare = prepare_heads,
 };

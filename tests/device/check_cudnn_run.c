@@ -69,14 +69,14 @@ START_TEST(numbers_are_turned_by_heads) {
   Device d = {0};
   for (int s = 0; s < LEN(shape); s++) {
     int64_t batch = shape[s][0], rows = shape[s][1], heads = shape[s][2];
-    int64_t n = batch * rows * heads;
-    float *from = malloc((size_t)n * sizeof *from), *to = calloc((size_t)n, sizeof *to);
-    for (int64_t i = 0; i < n; i++) from[i] = (float)(i + 1);
-    cuda_by_heads(&d, from, to, batch, rows, heads);
+    int64_t n = batch * rows * heads, apart = rows + s, all = batch * apart * heads;
+    float *from = malloc((size_t)all * sizeof *from), *to = calloc((size_t)n, sizeof *to);
+    for (int64_t i = 0; i < all; i++) from[i] = (float)(i + 1);
+    cuda_by_heads(&d, from, to, batch, rows, heads, apart);
     for (int64_t b = 0; b < batch; b++)
       for (int64_t r = 0; r < rows; r++)
         for (int64_t h = 0; h < heads; h++)
-          ck_assert(to[(b * heads + h) * rows + r] == from[(b * rows + r) * heads + h]);
+          ck_assert(to[(b * heads + h) * rows + r] == from[(b * apart + r) * heads + h]);
     free(from), free(to);
   }
 }
@@ -104,6 +104,35 @@ START_TEST(ranks_through_cudnn) {
 }
 END_TEST
 
+/* Ranks that have a part of the sequence: with all keys, and in a ring, where a step's
+ * keys are seen by all queries, by half of them, or by none; windows and documents. */
+START_TEST(sequences_that_cp_cuts) {
+  static const char *const set[] = {
+      "mesh.cp=2 --set cp.comm=allgather",
+      "mesh.cp=3 --set cp.comm=allgather --set cp.balance=none",
+      "mesh.cp=2 --set mesh.tp=2 --set cp.comm=ring",
+      "mesh.cp=3 --set cp.comm=ring",
+      "mesh.cp=3 --set cp.comm=ring --set cp.balance=none",
+      "mesh.cp=2 --set cp.comm=a2a",
+      "model.sliding_window=8",
+      "packed.eot=3"};
+  put_plan("cudnn");
+  Outcome o = process_run(
+      120, "sh -c '" BESIDE "./weft verify plan.lua --device cuda --set %s'", set[_i]);
+  ck_assert_msg(o.code == 0, "%s: code %d: %s%s", set[_i], o.code, o.out, o.err);
+  o = process_run(30, "$weft check plan.lua --device cuda --set %s", set[_i]);
+  ck_assert_msg(strstr(o.out, "attention: cuDNN\n") != NULL, "%s: %s", set[_i], o.out);
+}
+END_TEST
+
+/* Its mask leaves out the scores of other documents, but not their products. */
+START_TEST(the_default_keeps_packed_documents) {
+  put_plan("auto");
+  Outcome o = process_run(30, "$weft check plan.lua --device cuda --set packed.eot=3");
+  ck_assert_msg(strstr(o.out, "attention: weft's own kernels\n") != NULL, "%s", o.out);
+}
+END_TEST
+
 START_TEST(a_deterministic_run_has_weft_s_backward) {
   put_plan("auto");
   Outcome o = process_run(60, "sh -c '" BESIDE RUN "--set deterministic=true'");
@@ -126,9 +155,10 @@ START_TEST(what_cudnn_cannot_do_is_an_error_of_the_plan) {
       {"deterministic=true", "cuDNN does not compute attention_dx of "},
       {"deterministic=true",
        "it sums dq in no fixed order, and the plan asks for deterministic = true"},
-      {"packed.eot=3", "its causal mask does not support packed documents"},
-      {"mesh.cp=2", "its causal mask does not support a part of the sequence"},
-      {"model.sliding_window=8", "weft's graph for it has no sliding window"},
+      {"packed.eot=3 --set mesh.cp=2", "no packed documents of which cp cuts the "
+                                       "sequence"},
+      {"model.sliding_window=8 --set mesh.cp=2",
+       "weft's graph for it has no sliding window over a part of the sequence (cp)"},
       {"batch.seq=1", "it has no gradients of a single token"},
   };
   put_plan("cudnn");
@@ -229,14 +259,15 @@ END_TEST
  * are scratch. */
 START_TEST(a_cudnn_that_is_wrong_does_not_train) {
   static const char *const result[] = {"o", "lse", "dq", "dk", "dv"};
+  static const char *const cuts[] = {"batch.seq=64",
+                                     "batch.seq=128 --set mesh.cp=2 --set cp.comm=ring"};
   static const int wrong[] = {1, 2, 11, 12, 13, 14, 15, 16, 17};
   int found[LEN(result)] = {0};
   put_plan("cudnn");
   for (int i = 0; i < LEN(wrong); i++) {
-    Outcome o = process_run(60,
-                            "sh -c '" BESIDE "WEFT_STANDIN=cudnn_wrong=%d " RUN
-                            "--steps 1 --set batch.seq=64'",
-                            wrong[i]);
+    Outcome o = process_run(
+        60, "sh -c '" BESIDE "WEFT_STANDIN=cudnn_wrong=%d " RUN "--steps 1 --set %s'",
+        wrong[i], cuts[_i]);
     for (int k = 0; k < LEN(result); k++) {
       char says[160];
       snprintf(says, sizeof says,
@@ -341,7 +372,9 @@ Suite *cudnn_run_suite(void) {
   tcase_add_test(t, copies_have_weft_s_backward);
   tcase_add_test(t, the_default_is_what_the_machine_has);
   tcase_add_test(t, the_default_goes_on_without_a_plan);
-  tcase_add_test(t, a_cudnn_that_is_wrong_does_not_train);
+  tcase_add_loop_test(t, a_cudnn_that_is_wrong_does_not_train, 0, 2);
+  tcase_add_loop_test(t, sequences_that_cp_cuts, 0, 8);
+  tcase_add_test(t, the_default_keeps_packed_documents);
   tcase_add_test(t, what_cudnn_says_ends_the_run);
   tcase_add_test(t, versions_with_faults_end_the_run);
   tcase_add_test(t, check_counts_what_cudnn_takes);

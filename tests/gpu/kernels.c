@@ -248,7 +248,7 @@ static void poison(Problem *p) {
 
 /* cuDNN adds up dq as its blocks come. */
 static bool any_order(const Source *s, int op) {
-  return s->cudnn && op == OP_attention_dx;
+  return s->cudnn && (op == OP_attention_dx || op == OP_attention_part_dx);
 }
 
 /* Results of the reference take the place of those of the problem, so it is made anew. */

@@ -9,7 +9,7 @@
 typedef struct Memory {
   const AgTensor *t;
   double *v;
-  int64_t n;
+  int64_t n, extent;
 } Memory;
 
 typedef struct Index {
@@ -30,11 +30,24 @@ static Index nth(const AgTensor *t, int64_t i) {
   return x;
 }
 
+int64_t graph_extent(const AgTensor *t) {
+  int64_t last = 0;
+  for (int k = 0; k < 4; k++) last += (t->dim[k] - 1) * t->stride[k];
+  return last + 1;
+}
+
+int64_t graph_place(const AgTensor *t, int64_t i) {
+  Index x = nth(t, i);
+  int64_t at = 0;
+  for (int k = 0; k < 4; k++) at += x.at[k] * t->stride[k];
+  return at;
+}
+
 /* The element of m broadcast to index x of a tensor with the dimensions of `of`. */
 static double *element(const Memory *m, const AgTensor *of, Index x) {
   int64_t at = 0;
   for (int k = 0; k < 4; k++) at += x.at[k] * m->t->dim[k] / of->dim[k] * m->t->stride[k];
-  assert(at >= 0 && at < m->n);
+  assert(at >= 0 && at < m->extent);
   return &m->v[at];
 }
 
@@ -58,7 +71,8 @@ static void matmul(const Memory *x, const Memory *b, const Memory *y) {
 }
 
 static void reduce(AgKind kind, const Memory *x, const Memory *y) {
-  for (int64_t i = 0; i < y->n; i++) y->v[i] = kind == AG_SUM ? 0 : -INFINITY;
+  for (int64_t i = 0; i < y->n; i++)
+    y->v[graph_place(y->t, i)] = kind == AG_SUM ? 0 : -INFINITY;
   for (int64_t i = 0; i < x->n; i++) {
     Index at = nth(x->t, i);
     double v = *element(x, x->t, at), *to = element(y, x->t, at);
@@ -78,6 +92,7 @@ static double apply(AgKind kind, Index at, double x, double b, double t) {
   case AG_ROW: return (double)at.at[2];
   case AG_COLUMN: return (double)at.at[3];
   case AG_NOT_LESS: return x >= b;
+  case AG_GREATER: return x > b;
   case AG_SELECT: return t != 0 ? x : b;
   default: abort();
   }
@@ -100,8 +115,8 @@ static void evaluate(const AgNode *n, Memory *m) {
   } else if (n->kind == AG_MOST || n->kind == AG_SUM) {
     reduce(n->kind, x, y);
   } else if (n->kind == AG_VIEW) {
-    assert(x->n == y->n);
-    memcpy(y->v, x->v, (size_t)x->n * sizeof *x->v);
+    assert(x->extent == y->extent);
+    memcpy(y->v, x->v, (size_t)x->extent * sizeof *x->v);
   } else {
     pointwise(n->kind, x, &m[n->b], &m[n->t], y);
   }
@@ -118,11 +133,17 @@ static double rounded(AgType type, double x) {
 void graph_run(const AttentionGraph *g, double *const memory[], bool rounds, int wrong) {
   Memory m[AG_TENSORS];
   for (int i = 0; i < g->ntensor; i++)
-    m[i] = (Memory){.t = &g->tensor[i], .v = memory[i], .n = graph_count(&g->tensor[i])};
+    m[i] = (Memory){.t = &g->tensor[i],
+                    .v = memory[i],
+                    .n = graph_count(&g->tensor[i]),
+                    .extent = graph_extent(&g->tensor[i])};
   for (int i = 0; i < g->nnode; i++) {
     Memory *y = &m[g->node[i].y];
     evaluate(&g->node[i], m);
-    for (int64_t k = 0; k < y->n && i == wrong; k++) y->v[k] = 1.5 * y->v[k] + .25;
-    for (int64_t k = 0; k < y->n && rounds; k++) y->v[k] = rounded(y->t->type, y->v[k]);
+    for (int64_t k = 0; k < y->n; k++) {
+      double *v = &y->v[graph_place(y->t, k)];
+      if (i == wrong) *v = 1.5 * *v + .25;
+      if (rounds) *v = rounded(y->t->type, *v);
+    }
   }
 }

@@ -12,6 +12,10 @@ extern "C" {
 enum { GRAPH_RIGHT = -1 };
 
 int64_t graph_count(const AgTensor *t);
+/* Elements of its memory, from the first to the last; and the place there of element i of
+ * graph_count. */
+int64_t graph_extent(const AgTensor *t);
+int64_t graph_place(const AgTensor *t, int64_t i);
 /* Each tensor has memory of its own with its strides: graph inputs are filled, all others
  * are written; `rounds`: rounded to their types. The result of op `wrong` is spoiled;
  * GRAPH_RIGHT: none. */

@@ -27,7 +27,6 @@ struct StandinCudnn {
 /* A graph that was read back, with the identity of each tensor. */
 struct ReadGraph {
   AttentionGraph g = {};
-  std::vector<AgNode> node;
   std::vector<int64_t> identity;
   size_t work = 0;
   bool views = false; /* as those of gradients have */
@@ -118,6 +117,7 @@ struct Reader {
     case CUDNN_POINTWISE_LOG: return AG_LOG;
     case CUDNN_POINTWISE_IDENTITY: return AG_COPY;
     case CUDNN_POINTWISE_CMP_GE: return AG_NOT_LESS;
+    case CUDNN_POINTWISE_CMP_GT: return AG_GREATER;
     case CUDNN_POINTWISE_BINARY_SELECT: return AG_SELECT;
     case CUDNN_POINTWISE_GEN_INDEX:
       return how->get<int64_t>(CUDNN_ATTR_POINTWISE_AXIS) == 2 ? AG_ROW : AG_COLUMN;
@@ -159,7 +159,7 @@ struct Reader {
 void overlook_strides(ReadGraph &graph) {
   if (standin_is()->capability >= 90 || standin_is()->cudnn >= 92600) return;
   std::vector<bool> given(AG_TENSORS);
-  for (const AgNode &n : graph.node) given[n.y] = true;
+  for (int i = 0; i < graph.g.nnode; i++) given[graph.g.node[i].y] = true;
   for (int i = 0; i < graph.g.ntensor; i++) {
     AgTensor &t = graph.g.tensor[i];
     if (t.where != AG_IN || t.type != AG_F32 || given[(size_t)i]) continue;
@@ -168,26 +168,33 @@ void overlook_strides(ReadGraph &graph) {
   }
 }
 
+/* As Ampere's engines: of the first product, queries by keys, rows of both in f32. */
+size_t work_of_gradients(const AttentionGraph &g) {
+  for (int i = 0; i < g.nnode; i++) {
+    if (g.node[i].kind != AG_MATMUL) continue;
+    const AgTensor &y = g.tensor[g.node[i].y], &x = g.tensor[g.node[i].x];
+    int64_t rows = (y.dim[2] + 7) / 8 * 8 + y.dim[3];
+    return (size_t)(y.dim[0] * y.dim[1] * rows * x.dim[3]) * sizeof(float);
+  }
+  return 0;
+}
+
 cudnnStatus_t read_graph(Desc d) {
   auto to = std::make_shared<ReadGraph>();
   Reader r{*to, CUDNN_STATUS_SUCCESS};
   size_t n = d->bytes(CUDNN_ATTR_OPERATIONGRAPH_OPS) / sizeof(Desc);
-  int64_t most = 0;
   if (!d->get<cudnnHandle_t>(CUDNN_ATTR_OPERATIONGRAPH_HANDLE))
     return refused(CUDNN_STATUS_BAD_PARAM, "a graph without a handle");
   for (size_t i = 0; i < n; i++) {
     Desc op = d->get<Desc>(CUDNN_ATTR_OPERATIONGRAPH_OPS, i);
     if (!op || !op->finalized) return CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED;
-    to->node.push_back(r.node(op));
-    to->views |= to->node.back().kind == AG_VIEW;
+    if (i >= AG_NODES) return refused(CUDNN_STATUS_NOT_SUPPORTED, "too many ops");
+    AgNode &node = to->g.node[i] = r.node(op);
+    to->views |= node.kind == AG_VIEW;
   }
   to->g.nnode = (int)n;
-  for (int i = 0; i < to->g.ntensor; i++)
-    if (to->g.tensor[i].where == AG_IN && to->g.tensor[i].type == AG_BF16)
-      most = std::max(most, graph_count(&to->g.tensor[i]));
   if (to->views) overlook_strides(*to);
-  to->work =
-      256 + (to->views ? 2 * sizeof(float) * (size_t)most : 0); /* as Ampere's engines */
+  to->work = 256 + (to->views ? work_of_gradients(to->g) : 0);
   d->graph = to;
   return r.bad;
 }
@@ -195,6 +202,7 @@ cudnnStatus_t read_graph(Desc d) {
 /* ---- running ---- */
 
 double load(const AgTensor &t, const void *p, int64_t i) {
+  if (t.type == AG_I32) return ((const int32_t *)p)[i];
   if (t.type == AG_F32) return ((const float *)p)[i];
   return __bfloat162float(((const __nv_bfloat16 *)p)[i]);
 }
@@ -206,32 +214,42 @@ void store(const AgTensor &t, void *p, int64_t i, double x) {
     ((__nv_bfloat16 *)p)[i] = __float2bfloat16_rn((float)x);
 }
 
+double number_of(const AgTensor &t) {
+  return t.type == AG_I32 ? (double)t.count : (double)t.number;
+}
+
+/* Whether element k of a tensor, in the order of dimensions, is of the last row of the
+ * last head. */
+bool last_row(const AgTensor &t, int64_t k) { return k >= graph_count(&t) - t.dim[3]; }
+
 /* What no op gives is read before; what one gives is written after, to memory that was
  * spoiled meanwhile, as the scratch was. */
 void evaluate(const ReadGraph &graph, const std::vector<void *> &at, void *work) {
-  AttentionGraph g = graph.g;
-  g.node = graph.node.data();
+  const AttentionGraph &g = graph.g;
   std::vector<std::vector<double>> value((size_t)g.ntensor);
   double *memory[AG_TENSORS];
   bool given[AG_TENSORS] = {};
-  for (const AgNode &n : graph.node) given[n.y] = true;
+  for (int i = 0; i < graph.g.nnode; i++) given[graph.g.node[i].y] = true;
   memset(work, 0xff, graph.work);
   for (int i = 0; i < g.ntensor; i++) {
     const AgTensor &t = g.tensor[i];
-    int64_t n = graph_count(&t);
-    value[(size_t)i].assign((size_t)n, __builtin_nan(""));
+    value[(size_t)i].assign((size_t)graph_extent(&t), __builtin_nan(""));
     memory[i] = value[(size_t)i].data();
-    for (int64_t k = 0; k < n && !given[i]; k++)
-      memory[i][k] = t.where == AG_NUMBER ? (double)t.number : load(t, at[(size_t)i], k);
+    for (int64_t n = graph_count(&t); n-- > 0 && !given[i];) {
+      int64_t k = graph_place(&t, n);
+      memory[i][k] = t.where == AG_NUMBER ? number_of(t) : load(t, at[(size_t)i], k);
+    }
   }
   graph_run(&g, memory, true, GRAPH_RIGHT);
   int written = graph.views ? CUDNN_GRADIENTS : 0;
   for (int i = 0; i < g.ntensor; i++) {
     if (!given[i] || !at[(size_t)i]) continue;
-    int64_t n = graph_count(&g.tensor[i]), right = n;
-    if (++written == standin_is()->cudnn_wrong) right -= g.tensor[i].dim[3];
-    for (int64_t k = 0; k < n; k++)
-      store(g.tensor[i], at[(size_t)i], k, k < right ? memory[i][k] : 0);
+    const AgTensor &t = g.tensor[i];
+    bool wrong = ++written == standin_is()->cudnn_wrong;
+    for (int64_t k = 0; k < graph_count(&t); k++) {
+      int64_t to = graph_place(&t, k);
+      store(t, at[(size_t)i], to, wrong && last_row(t, k) ? 0 : memory[i][to]);
+    }
   }
 }
 
@@ -252,7 +270,7 @@ cudnnStatus_t execute(cudnnHandle_t h, Desc plan, Desc pack) {
       return refused(CUDNN_STATUS_BAD_PARAM, "an address too few or too many");
     if (!number && (uintptr_t)at[k] % 16)
       return refused(CUDNN_STATUS_BAD_PARAM_MISALIGNED_POINTER, "an address");
-    if (number) memcpy(&t.number, at[k], sizeof t.number), at[k] = nullptr;
+    if (number) memcpy(&t.count, at[k], sizeof t.count), at[k] = nullptr;
   }
   if (!work) return refused(CUDNN_STATUS_BAD_PARAM, "no workspace");
   if (standin_fails(h->stream)) return refused(CUDNN_STATUS_EXECUTION_FAILED, "a launch");

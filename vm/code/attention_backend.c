@@ -30,14 +30,24 @@ static bool unsound(const Coder *c, const CodeInstr *x) {
          c->device->unsound(version, x->i.op, &a);
 }
 
+/* Whether doc_starts is among the operands. */
+static bool documents(const Op *op, const Graph *g) {
+  for (int i = 0; i < op->nin; i++)
+    if (op->in[i] >= 0 && g->t.at[op->in[i]].dtype == DT_I32) return true;
+  return false;
+}
+
 /* Why the library does not compute it; NULL if it does. Ranks that repeat an attention
  * step copies of its weights, whose gradients nobody adds up, and of all before it: with
  * "auto", where each rank has what its machine makes of it, that is so forward, too. */
 static const char *why_native(const Coder *c, const Op *op, const CodeInstr *x) {
   const char *why = refusal(c, x);
-  bool back = op->code == OP_attention_dx, either = c->plan->attention == ATTENTION_AUTO;
+  bool back = op->code == OP_attention_dx || op->code == OP_attention_part_dx;
+  bool either = c->plan->attention == ATTENTION_AUTO;
   if (!why && unsound(c, x)) return "this version of it computes it wrongly";
   if (why || !(back || either)) return why;
+  if (either && documents(op, c->g))
+    return "weft's own kernel leaves out what lies outside of documents";
   if (back && c->plan->deterministic)
     return "it sums dq in no fixed order, and the plan asks for deterministic = true";
   if (coder_copies(c, op) > 1)

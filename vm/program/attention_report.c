@@ -5,7 +5,7 @@
 #include "program.h"
 
 typedef struct Share {
-  int of_library, all, drops, windows;
+  int of_library, all, drops;
 } Share;
 
 static void count(const Program *p, Share back[2]) {
@@ -15,7 +15,6 @@ static void count(const Program *p, Share back[2]) {
     if (in->code != I_KERNEL) continue;
     if (!dx && in->op != OP_attention && in->op != OP_attention_part) continue;
     back[dx].all++;
-    back[dx].windows += p->attr[in->attr].window > 0;
     back[dx].drops += p->attr[in->attr].rate > 0;
     back[dx].of_library += p->attr[in->attr].backend != BACKEND_NATIVE;
   }
@@ -23,7 +22,6 @@ static void count(const Program *p, Share back[2]) {
 
 static const char *who(const Share *s) {
   return s->drops > 0              ? "weft's own kernels, which drop alike on every mesh"
-         : s->windows == s->all    ? "weft's own kernels, which skip what no window sees"
          : s->of_library == 0      ? "weft's own kernels"
          : s->of_library == s->all ? "cuDNN"
                                    : "cuDNN and weft's own kernels";

@@ -158,8 +158,9 @@ static int ctas_of(const Nccl *s, int given, int otherwise) {
  * a GPU; 0 for other ops. */
 static uint64_t attention_scratch(const Plan *p, const Program *prog, const Instr *in,
                                   const DeviceKind *gpu) {
-  bool back = in->op == OP_attention_dx;
-  if (in->code != I_KERNEL || !(back || in->op == OP_attention)) return 0;
+  bool back = in->op == OP_attention_dx || in->op == OP_attention_part_dx;
+  bool forward = in->op == OP_attention || in->op == OP_attention_part;
+  if (in->code != I_KERNEL || !(back || forward)) return 0;
   if (back && p->deterministic) return 0;
   OpAttr attr = prog->attr[in->attr];
   KernelArgs args = {.attr = &attr, .nin = in->nin, .nout = in->nout};

@@ -104,26 +104,29 @@ static Desc view(CudnnMaker *m, const AgNode *n, const Desc *t) {
 }
 
 static const cudnnPointwiseMode_t mode_of[] = {
-    [AG_MUL] = CUDNN_POINTWISE_MUL,
-    [AG_SUB] = CUDNN_POINTWISE_SUB,
-    [AG_ADD] = CUDNN_POINTWISE_ADD,
-    [AG_DIV] = CUDNN_POINTWISE_DIV,
-    [AG_EXP] = CUDNN_POINTWISE_EXP,
-    [AG_LOG] = CUDNN_POINTWISE_LOG,
-    [AG_COPY] = CUDNN_POINTWISE_IDENTITY,
-    [AG_ROW] = CUDNN_POINTWISE_GEN_INDEX,
-    [AG_COLUMN] = CUDNN_POINTWISE_GEN_INDEX,
-    [AG_NOT_LESS] = CUDNN_POINTWISE_CMP_GE,
-    [AG_SELECT] = CUDNN_POINTWISE_BINARY_SELECT,
+    [AG_MUL] = CUDNN_POINTWISE_MUL,          [AG_SUB] = CUDNN_POINTWISE_SUB,
+    [AG_ADD] = CUDNN_POINTWISE_ADD,          [AG_DIV] = CUDNN_POINTWISE_DIV,
+    [AG_EXP] = CUDNN_POINTWISE_EXP,          [AG_LOG] = CUDNN_POINTWISE_LOG,
+    [AG_COPY] = CUDNN_POINTWISE_IDENTITY,    [AG_ROW] = CUDNN_POINTWISE_GEN_INDEX,
+    [AG_COLUMN] = CUDNN_POINTWISE_GEN_INDEX, [AG_NOT_LESS] = CUDNN_POINTWISE_CMP_GE,
+    [AG_GREATER] = CUDNN_POINTWISE_CMP_GT,   [AG_SELECT] = CUDNN_POINTWISE_BINARY_SELECT,
 };
 
-static Desc pointwise(CudnnMaker *m, const AgNode *n, const Desc *t) {
+/* Places are added up as integers. */
+static cudnnDataType_t precision(const AttentionGraph *g, const AgNode *n) {
+  bool compares = n->kind == AG_NOT_LESS || n->kind == AG_GREATER;
+  bool sums = n->kind == AG_ADD || n->kind == AG_SUB;
+  if (compares) return CUDNN_DATA_BOOLEAN;
+  return sums ? type_of[g->tensor[n->y].type] : CUDNN_DATA_FLOAT;
+}
+
+static Desc pointwise(CudnnMaker *m, const AttentionGraph *g, const AgNode *n,
+                      const Desc *t) {
   cudnnPointwiseMode_t mode = mode_of[n->kind];
   int64_t axis = n->kind == AG_ROW ? 2 : 3;
   Desc how = cudnn_new(m, CUDNN_BACKEND_POINTWISE_DESCRIPTOR, "elements");
   cudnn_set(m, how, CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, &mode);
-  put_type(m, how, CUDNN_ATTR_POINTWISE_MATH_PREC,
-           n->kind == AG_NOT_LESS ? CUDNN_DATA_BOOLEAN : CUDNN_DATA_FLOAT);
+  put_type(m, how, CUDNN_ATTR_POINTWISE_MATH_PREC, precision(g, n));
   if (mode == CUDNN_POINTWISE_GEN_INDEX)
     cudnn_set(m, how, CUDNN_ATTR_POINTWISE_AXIS, CUDNN_TYPE_INT64, 1, &axis);
   cudnn_finish(m, how);
@@ -136,20 +139,21 @@ static Desc pointwise(CudnnMaker *m, const AgNode *n, const Desc *t) {
   return op;
 }
 
-static Desc node(CudnnMaker *m, const AgNode *n, const Desc *t) {
+static Desc node(CudnnMaker *m, const AttentionGraph *g, const AgNode *n, const Desc *t) {
   bool sums = n->kind == AG_MOST || n->kind == AG_SUM;
   Desc op = n->kind == AG_MATMUL ? matmul(m, n, t)
             : n->kind == AG_VIEW ? view(m, n, t)
             : sums               ? reduction(m, n, t)
-                                 : pointwise(m, n, t);
+                                 : pointwise(m, g, n, t);
   cudnn_finish(m, op);
   return op;
 }
 
 Desc cudnn_graph(CudnnMaker *m, const AttentionGraph *g) {
-  Desc t[AG_TENSORS], op[AG_NODES];
-  for (int i = 0; i < g->ntensor; i++) t[i] = tensor(m, &g->tensor[i], i + 1);
-  for (int i = 0; i < g->nnode; i++) op[i] = node(m, &g->node[i], t);
+  Desc t[AG_TENSORS] = {0}, op[AG_NODES];
+  for (int i = 0; i < g->ntensor; i++)
+    if (g->tensor[i].where != AG_NOWHERE) t[i] = tensor(m, &g->tensor[i], i + 1);
+  for (int i = 0; i < g->nnode; i++) op[i] = node(m, g, &g->node[i], t);
   Desc d = cudnn_new(m, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR, "the graph");
   cudnn_set(m, d, CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, g->nnode,
             op);

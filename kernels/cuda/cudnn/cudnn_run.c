@@ -10,8 +10,9 @@
 typedef cudnnBackendDescriptor_t Desc;
 
 typedef struct Prepared {
-  CudnnPlan plan;
+  CudnnPlan plan[BLOCKS_MOST];
   int op;
+  bool ready; /* also where there is no block */
 } Prepared;
 _Static_assert(sizeof(Prepared) <= CUDNN_STATE, "what cudnn_attention.h says");
 
@@ -77,34 +78,59 @@ static uint64_t hash_shapes(uint64_t h, const KTensor *t, int n) {
   return h;
 }
 
+/* All that cuDNN's plans depend on: steps of a ring have few blocks that differ. */
+static uint64_t hash_op(int op, const KernelArgs *a) {
+  const OpAttr *t = a->attr;
+  AttentionBlock b[BLOCKS_MOST];
+  int n = attention_blocks(op, a, a->index, b);
+  uint64_t h = hash_bytes((uint64_t)op, &t->head_dim, sizeof t->head_dim);
+  h = hash_bytes(h, &t->scale, sizeof t->scale);
+  h = hash_bytes(h, &t->window, sizeof t->window);
+  for (int i = 0; i < n; i++) {
+    int64_t is[] = {b[i].query, b[i].queries, b[i].key, b[i].keys, b[i].causal};
+    h = hash_bytes(h, is, sizeof is);
+  }
+  return hash_shapes(hash_shapes(h, a->in, a->nin), a->out, a->nout);
+}
+
 /* Each op and shape is compared once: layers are alike. The attention of an evaluation,
  * whose arena is that of the training, is let go where there is no memory for it and that
  * of the training was compared. */
 static weft_status try_once(Device *d, int op, const KernelArgs *a, bool *differs,
                             weft_error *e) {
   Cudnn *c = of(d);
-  const OpAttr *t = a->attr;
-  uint64_t h = hash_bytes((uint64_t)op, &t->head_dim, sizeof t->head_dim);
-  h = hash_bytes(h, &t->scale, sizeof t->scale);
-  h = hash_shapes(hash_shapes(h, a->in, a->nin), a->out, a->nout);
+  uint64_t h = hash_op(op, a);
   for (int i = 0; i < MIN(c->ntried, TRIED); i++)
     if (c->tried[i] == h) return WEFT_OK;
   weft_status st = cudnn_trial(d, op, a, differs, e);
-  if (st == WEFT_ENOMEM && c->ntried && op == OP_attention) return WEFT_OK;
+  bool of_training = op == OP_attention || op == OP_attention_part;
+  if (st == WEFT_ENOMEM && c->ntried && of_training) return WEFT_OK;
   if (st == WEFT_OK) c->tried[c->ntried++ % TRIED] = h;
   return st;
 }
 
-static weft_status make_plan(Device *d, int op, KernelArgs *a, weft_error *e) {
+static weft_status make_plans(Device *d, int op, KernelArgs *a, weft_error *e) {
   Prepared *s = a->state;
   AttentionGraph g;
+  AttentionBlock b[BLOCKS_MOST];
   TRY(open_library(d, e));
   Cudnn *c = of(d);
   CudnnTarget t = {.lib = &c->lib, .handle = c->handle};
   TRY(cudnn_sound(c->lib.GetVersion(), op, a, e));
-  attention_graph(op, a, &g);
+  int n = attention_blocks(op, a, a->index, b);
+  for (int i = 0; i < n; i++) {
+    attention_graph(op, a, &b[i], &g);
+    TRY(cudnn_plan(&t, &g, (uint64_t)cudnn_own_work(op, a, &b[i]), &s->plan[i], e));
+  }
   s->op = op;
-  return cudnn_plan(&t, &g, cudnn_work(op, a) - (uint64_t)g.scratch, &s->plan, e);
+  s->ready = true;
+  return WEFT_OK;
+}
+
+static void free_plans(Device *d, Prepared *s) {
+  for (int i = 0; i < BLOCKS_MOST; i++)
+    if (s->plan[i].n) cudnn_plan_free(&of(d)->lib, &s->plan[i]);
+  s->ready = false;
 }
 
 /* Leaves the op to weft's own kernel, whose scratch is smaller; the first reason is kept.
@@ -127,18 +153,17 @@ weft_status cudnn_prepare(Device *d, int op, KernelArgs *a, weft_error *e) {
   if (why) return err_set(e, WEFT_EINTERNAL, "cuDNN: %s", why);
   bool differs = false;
   weft_error none = NO_ERROR;
-  weft_status st = make_plan(d, op, a, &none);
+  weft_status st = make_plans(d, op, a, &none);
   if (st == WEFT_OK) st = try_once(d, op, a, &differs, &none);
   if (st == WEFT_OK) return WEFT_OK;
-  if (s->plan.n) cudnn_plan_free(&of(d)->lib, &s->plan);
+  free_plans(d, s);
   if (a->attr->backend == BACKEND_EITHER && !differs) return leave(d, st, none.text, e);
   return err_set(e, st, "%s", none.text);
 }
 
 void cudnn_release(Device *d, KernelArgs *a) {
   Prepared *s = a->state;
-  if (a->attr->backend != BACKEND_NATIVE && s && s->plan.n)
-    cudnn_plan_free(&of(d)->lib, &s->plan);
+  if (a->attr->backend != BACKEND_NATIVE && s) free_plans(d, s);
 }
 
 /* ---- running ---- */
@@ -147,9 +172,11 @@ void cudnn_release(Device *d, KernelArgs *a) {
 static void put_by_heads(Device *d, const AttentionGraph *g, const KernelArgs *a) {
   for (int i = 0; i < g->ntensor; i++) {
     const AgTensor *t = &g->tensor[i];
-    if (t->where == AG_BY_HEADS)
-      cuda_by_heads(d, a->in[t->index].p, (float *)((char *)a->work + t->at), t->dim[0],
-                    t->dim[2], t->dim[1]);
+    if (t->where != AG_BY_HEADS) continue;
+    const KTensor *x = &a->in[t->index];
+    cuda_by_heads(d, (const float *)x->p + t->from * t->dim[1],
+                  (float *)((char *)a->work + t->at), t->dim[0], t->dim[2], t->dim[1],
+                  x->dim[1]);
   }
 }
 
@@ -157,7 +184,7 @@ static void put_by_heads(Device *d, const AttentionGraph *g, const KernelArgs *a
 typedef struct Pack {
   int64_t identity[AG_TENSORS];
   void *at[AG_TENSORS];
-  float number[AG_TENSORS];
+  int32_t number[AG_TENSORS]; /* its bits */
   int n;
 } Pack;
 
@@ -165,20 +192,20 @@ static void pack_of(const AttentionGraph *g, const KernelArgs *a, Pack *p) {
   p->n = 0;
   for (int i = 0; i < g->ntensor; i++) {
     const AgTensor *t = &g->tensor[i];
-    if (t->where == AG_BETWEEN) continue;
-    p->number[p->n] = t->number;
-    p->at[p->n] = t->where == AG_IN       ? a->in[t->index].p
-                  : t->where == AG_OUT    ? a->out[t->index].p
-                  : t->where == AG_NUMBER ? (void *)&p->number[p->n]
-                                          : (char *)a->work + t->at;
+    if (t->where == AG_BETWEEN || t->where == AG_NOWHERE) continue;
+    char *from = t->where == AG_IN    ? a->in[t->index].p
+                 : t->where == AG_OUT ? a->out[t->index].p
+                                      : a->work;
+    p->number[p->n] = t->count;
+    p->at[p->n] = t->where == AG_NUMBER ? (void *)&p->number[p->n] : from + t->at;
     p->identity[p->n++] = i + 1;
   }
 }
 
 /* Fingerprint of plan, addresses and values: a variant pack has no more. */
-static uint64_t print_of(uint64_t h, const Prepared *s, const AttentionGraph *g,
+static uint64_t print_of(uint64_t h, const CudnnPlan *plan, const AttentionGraph *g,
                          const Pack *p, const KernelArgs *a) {
-  h = hash_bytes(h, &s, sizeof s);
+  h = hash_bytes(h, &plan, sizeof plan);
   h = hash_bytes(h, &a->work, sizeof a->work);
   for (int i = 0; i < p->n; i++) {
     bool number = g->tensor[p->identity[i] - 1].where == AG_NUMBER;
@@ -188,7 +215,7 @@ static uint64_t print_of(uint64_t h, const Prepared *s, const AttentionGraph *g,
   return h;
 }
 
-static cudnnStatus_t execute(const Cudnn *c, const Prepared *s, const Pack *p,
+static cudnnStatus_t execute(const Cudnn *c, const CudnnPlan *plan, const Pack *p,
                              void *work) {
   const CudnnLib *lib = &c->lib;
   Desc d = NULL;
@@ -204,28 +231,38 @@ static cudnnStatus_t execute(const Cudnn *c, const Prepared *s, const Pack *p,
     r = lib->BackendSetAttribute(d, CUDNN_ATTR_VARIANT_PACK_WORKSPACE,
                                  CUDNN_TYPE_VOID_PTR, 1, &work);
   if (r == CUDNN_STATUS_SUCCESS) r = lib->BackendFinalize(d);
-  if (r == CUDNN_STATUS_SUCCESS) r = lib->BackendExecute(c->handle, s->plan.plan, d);
+  if (r == CUDNN_STATUS_SUCCESS) r = lib->BackendExecute(c->handle, plan->plan, d);
   if (d) (void)lib->BackendDestroyDescriptor(d);
   return r;
 }
 
-bool cudnn_run(Device *d, const KernelArgs *a) {
-  const Prepared *s = a->state;
+static void run_block(Device *d, const CudnnPlan *plan, const AttentionGraph *g,
+                      const KernelArgs *a) {
   CudaContext *ctx = d->ctx;
-  if (a->attr->backend == BACKEND_NATIVE || !s || !s->plan.plan) return false;
-  AttentionGraph g;
-  Pack p;
-  attention_graph(s->op, a, &g);
-  put_by_heads(d, &g, a);
-  pack_of(&g, a, &p);
-  ctx->print = print_of(ctx->print, s, &g, &p, a);
-  if (d->dry && !d->loads) return true;
   Cudnn *c = of(d);
+  Pack p;
   weft_error e = {0};
-  cudnnStatus_t r = execute(c, s, &p, (char *)a->work + g.scratch);
-  if (r == CUDNN_STATUS_SUCCESS || ctx->refused[0] || cuda_failed_before(ctx))
-    return true;
+  put_by_heads(d, g, a);
+  pack_of(g, a, &p);
+  ctx->print = print_of(ctx->print, plan, g, &p, a);
+  if (d->dry && !d->loads) return;
+  cudnnStatus_t r = execute(c, plan, &p, (char *)a->work + g->scratch);
+  if (r == CUDNN_STATUS_SUCCESS || ctx->refused[0] || cuda_failed_before(ctx)) return;
   (void)cudnn_failed(&c->lib, r, "attention cannot be run", &e);
   snprintf(ctx->refused, sizeof ctx->refused, "%.500s", e.text);
+}
+
+bool cudnn_run(Device *d, const KernelArgs *a) {
+  const Prepared *s = a->state;
+  if (a->attr->backend == BACKEND_NATIVE || !s || !s->ready) return false;
+  AttentionGraph g;
+  AttentionBlock b[BLOCKS_MOST];
+  int n = attention_blocks(s->op, a, a->index, b);
+  if (n == 0) cudnn_pass_on(d, s->op, a);
+  for (int i = 0; i < n; i++) {
+    attention_graph(s->op, a, &b[i], &g);
+    run_block(d, &s->plan[i], &g, a);
+    cudnn_put_staged(d, s->op, a, &g, &b[i], i > 0);
+  }
   return true;
 }

@@ -4,10 +4,10 @@
  * weft's attention (attention_graph.h), what its kernels make of it nobody has seen
  * before.
  *
- * Operands are arbitrary numbers, o and lse those of weft's kernel. Both sides round
- * probabilities and dS to bf16 before they are multiplied, so a row of a result, the
- * elements of a head of a token, is within some 2^-8 of its length; a tile or a row that
- * is wrong is not.
+ * Operands are arbitrary numbers, o and lse mostly those of weft's kernel. Both sides
+ * round probabilities and dS to bf16 before they are multiplied, so a row of a result,
+ * the elements of a head of a token, is within some 2^-8 of its length; a tile or a row
+ * that is wrong is not.
  */
 #include <cuda_runtime_api.h>
 #include <math.h>
@@ -15,15 +15,16 @@
 
 #include "cudnn_attention.h"
 
-enum { Q, K, V, O, LSE, DO, RESULTS = 3, BLOCK = 256 };
+enum { Q, K, V, O, LSE, OPERANDS = 7, RESULTS = 3, BLOCK = 256 };
 /* Numbers that operands repeat: a prime, so that no row begins alike. */
 enum { PERIOD = 65521 };
 
 typedef struct Trial {
   Device *d;
   const CudaContext *c;
-  bool back;
-  KernelArgs forward, native, library; /* `forward` makes o and lse for gradients */
+  int op;
+  bool back, own; /* o and lse, operands of gradients, are those of weft's kernel */
+  KernelArgs forward, native, library; /* `forward` makes them */
   OpAttr attr;                         /* without the library */
   char *at;                            /* all of it, on the device */
   bool differs;
@@ -62,22 +63,24 @@ static size_t place(Trial *t) {
   own = begin;
   for (int i = 0; i < mine->nout; i++)
     mine->out[i].p = part(t, &own, bytes_of(&mine->out[i]));
-  mine->work = part(t, &own, cuda_work(OP_attention_dx, mine));
-  for (int i = 0; t->back && i <= V; i++) t->forward.in[i].p = lib->in[i].p;
-  if (t->back) t->forward.out[0].p = lib->in[O].p, t->forward.out[1].p = lib->in[LSE].p;
+  mine->work = part(t, &own, cuda_work(t->op, mine));
+  for (int i = 0; t->own && i <= V; i++) t->forward.in[i].p = lib->in[i].p;
+  if (t->own) t->forward.out[0].p = lib->in[O].p, t->forward.out[1].p = lib->in[LSE].p;
   return MAX(all, own);
 }
 
 static weft_status begin(Trial *t, Device *d, int op, const KernelArgs *a) {
-  *t = (Trial){.d = d, .c = d->ctx, .back = op == OP_attention_dx, .attr = *a->attr};
+  *t = (Trial){.d = d, .c = d->ctx, .op = op, .attr = *a->attr};
+  t->back = attention_is_back(op);
+  t->own = t->back && !attention_goes_on(op, a);
   t->attr.backend = BACKEND_NATIVE;
   t->scratch = cudnn_work(op, a);
   t->native = t->library = *a;
   t->native.attr = &t->attr;
   t->native.state = NULL;
-  t->forward = (KernelArgs){.attr = &t->attr, .nin = V + 1, .nout = 2};
+  t->forward = (KernelArgs){.attr = &t->attr, .nin = V + 1, .nout = 2, .index = a->index};
   for (int i = 0; i <= V; i++) t->forward.in[i] = a->in[i];
-  if (t->back) t->forward.out[0] = a->in[O], t->forward.out[1] = a->in[LSE];
+  if (t->own) t->forward.out[0] = a->in[O], t->forward.out[1] = a->in[LSE];
   t->numbers = mem_new(d->alloc, PERIOD * sizeof *t->numbers);
   return t->numbers ? WEFT_OK : WEFT_ENOMEM;
 }
@@ -96,15 +99,50 @@ static void make_numbers(uint16_t *to) {
   }
 }
 
+static cudaError_t copy_in(const Trial *t, void *to, const void *from, size_t bytes) {
+  return cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, t->c->stream);
+}
+
+/* An f32 is two of the numbers, the upper half of which is one. */
 static cudaError_t fill(const Trial *t, const KTensor *x, int64_t from) {
-  int64_t n = cuda_count(x);
+  int64_t n = cuda_count(x) * dtype_size(x->dtype) / (int64_t)sizeof *t->numbers;
   cudaError_t r = cudaSuccess;
   for (int64_t i = 0; i < n && !r;) {
     int64_t first = (from + i) % PERIOD, some = MIN(PERIOD - first, n - i);
-    r = cudaMemcpyAsync((uint16_t *)x->p + i, t->numbers + first,
-                        (size_t)some * sizeof *t->numbers, cudaMemcpyDefault,
-                        t->c->stream);
+    r = copy_in(t, (uint16_t *)x->p + i, t->numbers + first,
+                (size_t)some * sizeof *t->numbers);
     i += some;
+  }
+  return r;
+}
+
+/* Documents of 1 to 600 tokens: within tiles, and over several. */
+static cudaError_t fill_starts(const Trial *t, const KTensor *x) {
+  enum { LONGEST = 600 };
+  int64_t tokens = x->dim[1];
+  cudaError_t r = cudaSuccess;
+  size_t bytes = (size_t)tokens * sizeof(int32_t);
+  int32_t *starts = mem_new(t->d->alloc, bytes);
+  if (!starts) return cudaErrorMemoryAllocation;
+  for (int64_t at = 0, length; at < tokens; at += length) {
+    length = MIN(1 + at * 7 % LONGEST, tokens - at);
+    for (int64_t i = 0; i < length; i++) starts[at + i] = (int32_t)at;
+  }
+  for (int64_t b = 0; b < x->dim[0] && !r; b++)
+    r = copy_in(t, (int32_t *)x->p + b * tokens, starts, bytes);
+  mem_free(t->d->alloc, starts, bytes);
+  return r;
+}
+
+/* All but o and lse that weft's kernel makes. Those of later steps of a ring are of more
+ * keys than the step's, and any numbers: what gradients are linear in is then as uneven
+ * as the scores are. */
+static cudaError_t fill_operands(const Trial *t) {
+  cudaError_t r = cudaSuccess;
+  for (int i = 0; i < t->library.nin && !r; i++) {
+    const KTensor *x = &t->library.in[i];
+    if (t->own && (i == O || i == LSE)) continue;
+    r = x->dtype == DT_I32 ? fill_starts(t, x) : fill(t, x, i * (PERIOD / OPERANDS));
   }
   return r;
 }
@@ -118,11 +156,8 @@ static cudaError_t spoil(const Trial *t, const KernelArgs *a) {
 }
 
 static cudaError_t run(Trial *t) {
-  static const int operand[] = {Q, K, V, DO};
-  cudaError_t r = cudaSuccess;
-  for (int i = 0; i < (t->back ? LEN(operand) : V + 1) && !r; i++)
-    r = fill(t, &t->library.in[operand[i]], i * (PERIOD / 5));
-  if (t->back && !r) cuda_attention(t->d, &t->forward);
+  cudaError_t r = fill_operands(t);
+  if (t->own && !r) cuda_attention(t->d, &t->forward);
   /* Twice: what it has to set to zero itself is not zero then, as in a step. */
   for (int k = 0; k < 2 && !r; k++) {
     r = spoil(t, &t->library);
@@ -144,6 +179,7 @@ static cudaError_t run(Trial *t) {
  * be gigabytes. */
 typedef struct Rows {
   DType type;
+  bool lse; /* numbers: rows of one */
   int64_t width, n, piece;
   const void *lib, *native;
   char *here[2]; /* a piece of each */
@@ -183,10 +219,11 @@ static void measure(const Rows *r, int64_t row, float *length, float *apart) {
 /* The row that is farthest from weft's own, in tolerances; -1: all are within theirs. Few
  * queries see the last keys, so their rows of dk and dv are short: a row is compared with
  * its own length. The second tolerance is for rows that are zero but for rounding, as dq
- * of the first token. lse is f32 on both sides. */
+ * of the first token. lse is f32 on both sides, gradients and sums of a ring's steps
+ * may be. */
 static int64_t worst_row(const Trial *t, const Rows *r, float *length, float *apart) {
-  const double of_row = r->type == DT_F32 ? 0x1p-10 : 0x1p-6;
-  const double of_most = r->type == DT_F32 ? 0x1p-10 : 0x1p-19;
+  const double of_row = r->lse ? 0x1p-10 : 0x1p-6;
+  const double of_most = r->lse ? 0x1p-10 : 0x1p-19;
   int64_t worst = -1, n;
   double most = 0, by = 1;
   for (int64_t first = 0; first < r->n; first += n) {
@@ -197,6 +234,7 @@ static int64_t worst_row(const Trial *t, const Rows *r, float *length, float *ap
     }
   }
   for (int64_t i = 0; i < r->n; i++) {
+    if (apart[i] == 0) continue; /* also where all is zero: a step that nobody sees */
     double is = sqrt(apart[i]) / (of_row * sqrt(length[i]) + of_most * sqrt(most));
     if (is <= by) continue;
     if (!(is > by)) return i; /* not a number */
@@ -207,8 +245,10 @@ static int64_t worst_row(const Trial *t, const Rows *r, float *length, float *ap
 
 static weft_status compare_one(Trial *t, int k, char *room, weft_error *e) {
   const KTensor *x = &t->library.out[k];
+  bool lse = !t->back && k == 1;
   Rows r = {.type = x->dtype,
-            .width = x->dtype == DT_F32 ? 1 : t->attr.head_dim,
+            .lse = lse,
+            .width = lse ? 1 : t->attr.head_dim,
             .lib = x->p,
             .native = t->native.out[k].p,
             .here = {room, room + PIECE_BYTES}};
