@@ -5,12 +5,14 @@
 # in result.json there, too. Where there is no GPU it says so and ends with code 77.
 #
 # --limits says how many seconds each part has at most. memcheck and racecheck, by
-# compute-sanitizer, are calls of their own: they run where they are named.
+# compute-sanitizer, and table-moe, the table of a Mixtral, are calls of their own: they run where
+# they are named.
 #
 # WEFT_GPU_BIN   where weft, weft-gpu and the modules are (build)
 # WEFT_GPU_OUT   the folder
 # WEFT_GPU_SLOW  limits are so many times as long (1): where a CPU stands in for the GPU
-# WEFT_GPU_MORE  options for all runs; WEFT_GPU_TABLE for the table; WEFT_GPU_RACE
+# WEFT_GPU_MORE  options for all runs; WEFT_GPU_TABLE for the tables; WEFT_GPU_RACE
+#                for the race, of each of its models
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 bin=${WEFT_GPU_BIN:-build} out=${WEFT_GPU_OUT:-build/gpu-$(date +%Y%m%d-%H%M%S)}
@@ -81,7 +83,7 @@ sanitized() { # TOOL
     compute-sanitizer --tool $1 --error-exitcode 9 '$bin/weft-gpu' kernels --brief"
 }
 
-weft=$bin/weft quick=plans/quickstart.lua big=tests/gpu/llama_1b.lua
+weft=$bin/weft quick=plans/quickstart.lua big=tests/gpu/llama_1b.lua moe=tests/gpu/mixtral_1b.lua
 one=(--set mesh.tp=1 --set mesh.pp=1 --set mesh.dp=1 "${more[@]}")
 part versions 5 sh -c 'nvidia-smi; nvcc --version; git rev-parse HEAD; '"$weft"' --version'
 part run 40 "$weft" run $quick --steps 5 --device cuda "${more[@]}"
@@ -97,6 +99,7 @@ part graph 20 tests/gpu_graph.sh "$weft" $quick "$out" --steps 8 "${one[@]}" \
   --set deterministic=true
 part cudnn 25 tests/gpu/cudnn.sh "$bin" $quick "${one[@]}"
 part table 30 "$bin/weft-gpu" table $big "${more[@]}" "${table[@]}"
+extra table-moe 60 "$bin/weft-gpu" table $moe "${more[@]}" "${table[@]}"
 part memory 30 tests/gpu/memory.sh "$weft" $big "${more[@]}"
 # Ranks of NCCL that share the GPU, each as if on a machine of its own. They take turns of
 # milliseconds there, at each operation and each product that is timed: so there are few.
@@ -112,17 +115,16 @@ else
 fi
 extra memcheck 500 sh -c "$(sanitized memcheck)"
 extra racecheck 500 sh -c "$(sanitized racecheck)"
-part race 160 python3 tests/gpu/race.py --weft "$weft" --out "$out" --seconds 150 \
-  --table "$out/table.txt" "${race[@]}"
+part race 160 python3 tests/gpu/race.py --weft "$weft" --out "$out" --seconds 150 "${race[@]}"
 
 ! limits || exit 0
 
-for name in kernels cudnn table memory failures race; do
+for name in kernels cudnn table table-moe memory failures race; do
   [ ! -f "$out/$name.txt" ] || case $name in
   kernels | cudnn) tail -n 1 "$out/$name.txt" ;;
-  table) sed -n '1p;$p' "$out/$name.txt" ;;
+  table | table-moe) sed -n '1p;$p' "$out/$name.txt" ;;
   memory | failures) grep -E '^(memory|nan|kill|stop): ' "$out/$name.txt" ;;
-  race) grep -E '^(weft|PyTorch|ratio|memory|loss|skipped)' "$out/$name.txt" ;;
+  race) grep -E '^(==|weft|PyTorch|ratio|memory|loss|skipped|\{)' "$out/$name.txt" ;;
   esac
 done | cut -c -200 | tee -a "$out/summary.txt"
 say "$ok passed, ${#failed[@]} failed: ${failed[*]:-none}; skipped: ${skipped[*]:-none};" \

@@ -1,6 +1,7 @@
-"""torch_llama.py - a dense Llama in plain PyTorch, as its users write it: the other side of
-race.py. Parameters have the names of Hugging Face. Residuals, products and logits are in the
-type that it is given; norms, rotations and the loss are computed in f32."""
+"""torch_llama.py - a dense Llama in plain PyTorch, as its users write it, and the decoder that
+torch_mixtral.py has in common with it: the other side of race.py. Parameters have the names of
+Hugging Face. Residuals, products and logits are in the type that it is given; norms, rotations
+and the loss are computed in f32."""
 import ctypes
 import json
 
@@ -59,30 +60,40 @@ class Mlp(nn.Module):
 
 
 class Layer(nn.Module):
+    """Attention, then what feed_forward of a subclass makes of each token."""
     def __init__(self, c):
         super().__init__()
         self.input_layernorm = Norm(c["hidden_size"], c["rms_norm_eps"])
         self.self_attn = Attention(c)
         self.post_attention_layernorm = Norm(c["hidden_size"], c["rms_norm_eps"])
-        self.mlp = Mlp(c)
 
     def forward(self, x, cos, sin):
         x = x + self.self_attn(self.input_layernorm(x), cos, sin)
-        return x + self.mlp(self.post_attention_layernorm(x))
+        return x + self.feed_forward(self.post_attention_layernorm(x))
+
+
+class DenseLayer(Layer):
+    def __init__(self, c):
+        super().__init__(c)
+        self.mlp = Mlp(c)
+
+    def feed_forward(self, x):
+        return self.mlp(x)
 
 
 class Model(nn.Module):
-    def __init__(self, c):
+    def __init__(self, c, layer):
         super().__init__()
         self.embed_tokens = nn.Embedding(c["vocab_size"], c["hidden_size"])
-        self.layers = nn.ModuleList(Layer(c) for _ in range(c["num_hidden_layers"]))
+        self.layers = nn.ModuleList(layer(c) for _ in range(c["num_hidden_layers"]))
         self.norm = Norm(c["hidden_size"], c["rms_norm_eps"])
 
 
-class Llama(nn.Module):
-    def __init__(self, c, seq, dtype):
+class Decoder(nn.Module):
+    """Layers of one class, between an embedding and a head of its own."""
+    def __init__(self, c, seq, dtype, layer):
         super().__init__()
-        self.model = Model(c)
+        self.model = Model(c, layer)
         self.lm_head = nn.Linear(c["hidden_size"], c["vocab_size"], bias=False)
         self.dtype = dtype
         d = c["hidden_size"] // c["num_attention_heads"]
@@ -96,8 +107,26 @@ class Llama(nn.Module):
         x = self.model.embed_tokens(tokens).to(self.dtype)
         for layer in self.model.layers:
             x = layer(x, self.cos, self.sin)
+        return self.loss(x, labels)
+
+    def loss(self, x, labels):
         logits = self.lm_head(self.model.norm(x))
         return F.cross_entropy(logits.float().view(-1, logits.shape[-1]), labels.view(-1))
+
+    def compile_layers(self):
+        """All layers are one graph, which is compiled once."""
+        for layer in self.model.layers:
+            layer.compile()
+        self.loss = torch.compile(self.loss)
+
+    def tensors(self):
+        """Names and tensors of a file of Hugging Face."""
+        return list(self.named_parameters())
+
+
+class Llama(Decoder):
+    def __init__(self, c, seq, dtype):
+        super().__init__(c, seq, dtype, DenseLayer)
 
 
 @torch.no_grad()
@@ -114,8 +143,8 @@ def save(model, path, dtype):
     """A safetensors file; needs neither numpy nor the library."""
     names = {torch.float32: "F32", torch.bfloat16: "BF16"}
     header, at = {"__metadata__": {"format": "pt"}}, 0
-    state = dict(model.named_parameters())
-    for name, p in state.items():
+    tensors = model.tensors()
+    for name, p in tensors:
         size = p.numel() * dtype.itemsize
         header[name] = {"dtype": names[dtype], "shape": list(p.shape),
                         "data_offsets": [at, at + size]}
@@ -124,6 +153,6 @@ def save(model, path, dtype):
     text += b" " * (-len(text) % 8)
     with open(path, "wb") as f:
         f.write(len(text).to_bytes(8, "little") + text)
-        for p in state.values():
+        for _, p in tensors:
             t = p.detach().to(dtype).cpu().contiguous()
             f.write((ctypes.c_char * (t.numel() * dtype.itemsize)).from_address(t.data_ptr()))
