@@ -10,14 +10,22 @@
 
 enum { Q, K, V, O, LSE, DO, DQ, STARTS, STARTS_FIRST = DQ }; /* operands */
 
-/* From a lane's scores and dP, and lse and delta, to P and dS / scale; with `cap` scores
- * are capped ones. */
-template <typename Hidden>
-__device__ __forceinline__ void probability(float &p, float &ds, float scale, float cap,
-                                            float lse, float delta, Hidden hidden) {
-  float by = cap > 0 ? capped_by(p, cap) : 1;
-  p = hidden() ? 0 : exp2_of(p * scale - lse);
-  ds = p * (ds - delta) * by;
+/* From a lane's scores and dP to P and dS / scale. `scale` makes scores powers of two;
+ * with `cap` they are capped ones. base(n, j) and less(n, j): lse, in powers of two, and
+ * delta; hidden(n, j), asked if not `all` are seen. */
+template <int NT, typename Base, typename Less, typename Hidden>
+__device__ __forceinline__ void probabilities(float (&p)[NT][4], float (&ds)[NT][4],
+                                              float scale, float cap, bool all, Base base,
+                                              Less less, Hidden hidden) {
+  auto each = [&](auto f) { each_sum<1, NT>([&](int, int n, int j) { f(n, j); }); };
+  each([&](int n, int j) { ds[n][j] -= less(n, j); });
+  if (cap > 0) each([&](int n, int j) { ds[n][j] *= capped_by(p[n][j], cap); });
+  each([&](int n, int j) { p[n][j] = exp2_of(fmaf(p[n][j], scale, -base(n, j))); });
+  if (!all)
+    each([&](int n, int j) {
+      if (hidden(n, j)) p[n][j] = 0;
+    });
+  each([&](int n, int j) { ds[n][j] *= p[n][j]; });
 }
 
 /* Grid: query tiles, longest first; heads; batch. `dq0`: of earlier steps, or NULL. */
@@ -43,7 +51,7 @@ __global__ void __launch_bounds__(Shape<T, D>::threads)
   Row row[2] = {query_row(s, b, t[0]), query_row(s, b, t[1])};
   uint32_t number[2] = {0, 0};
   for (int i = 0; i < 2 && DROPS; i++) number[i] = query_number(s, b, t[i]);
-  float base[2], less[2], out[CT][4] = {};
+  float base[2], less[2], out[1][CT][4] = {};
   for (int i = 0; i < 2; i++) {
     int64_t stat = (b * s.t + (t[i] < s.t ? t[i] : 0)) * s.h + h;
     base[i] = lse[stat] * LOG2E, less[i] = delta[stat];
@@ -57,7 +65,7 @@ __global__ void __launch_bounds__(Shape<T, D>::threads)
       s, b, query_range(s, b, first, S::rows), keys, values, others, key_at,
       [&](int stage, int k0, bool all) {
         if (first + l.warp_row >= s.t) return; /* a warp past the end */
-        float p[NT][4], ds[NT][4];
+        float p[1][NT][4], ds[1][NT][4];
         times_rows(p, mine, others(stage, 0), width);
         if (s.cap > 0) cap_scores(p, s.scale, s.cap);
         times_rows(ds, my_do, others(stage, 1), width_v);
@@ -67,23 +75,23 @@ __global__ void __launch_bounds__(Shape<T, D>::threads)
           float f[2];
           const int *key = &key_at[stage][n * 8 + 2 * l.member];
           factors_of(s, h, number[i], key[0], key[1], f);
-          ds[n][2 * i] *= f[0], ds[n][2 * i + 1] *= f[1];
+          ds[0][n][2 * i] *= f[0], ds[0][n][2 * i + 1] *= f[1];
         }
-        UNROLL
-        for (int n = 0; n < NT; n++) UNROLL
-        for (int j = 0; j < 4; j++)
-          probability(p[n][j], ds[n][j], scale, s.cap, base[j / 2], less[j / 2], [&] {
-            return !all && !sees(row[j / 2], key_at[stage][n * 8 + 2 * l.member + j % 2]);
-          });
+        probabilities(
+            p[0], ds[0], scale, s.cap, all, [&](int, int j) { return base[j / 2]; },
+            [&](int, int j) { return less[j / 2]; },
+            [&](int n, int j) {
+              return !sees(row[j / 2], key_at[stage][n * 8 + 2 * l.member + j % 2]);
+            });
         int there = rows_there(s.keys, k0, N);
         add_product(out, ds, others(stage, 0), there, 0, width);
       });
 
   UNROLL
   for (int n = 0; n < CT; n++)
-    for (int j = 0; j < 4; j++) out[n][j] *= s.scale;
-  add_sums(out, slice(dq0, b, s.t, h, s.h, s.d), t, 0);
-  store_sums<CT, T>(dq, wide, b, s.t, h, s.h, s.d, t, 0, out);
+    for (int j = 0; j < 4; j++) out[0][n][j] *= s.scale;
+  add_sums(out[0], slice(dq0, b, s.t, h, s.h, s.d), t, 0);
+  store_sums<CT, T>(dq, wide, b, s.t, h, s.h, s.d, t, 0, out[0]);
 }
 
 /* Grid: key tiles by parts of columns; kv heads; batch. Rows are keys, columns
@@ -108,7 +116,7 @@ __global__ void __launch_bounds__(Shape<T, D>::threads)
   Lane l = lane_here();
   int top = first + l.warp_row + l.group, t[2] = {top, top + 8};
   int key[2] = {key_row(s, b, t[0]).at, key_row(s, b, t[1]).at};
-  float out_k[CT][4] = {}, out_v[CT][4] = {};
+  float out_k[1][CT][4] = {}, out_v[1][CT][4] = {};
   fetch<S::rows, S::threads>(mine, slice(k, b, s.keys, kv, s.k, s.d), first);
   fetch<S::rows, S::threads>(my_v, slice(v, b, s.keys, kv, s.k, s.dv), first);
 
@@ -139,22 +147,25 @@ __global__ void __launch_bounds__(Shape<T, D>::threads)
       },
       [&](int stage, int i, bool all) {
         if (first + l.warp_row >= s.keys) return; /* a warp past the end */
-        float p[NT][4], ds[NT][4];
+        float p[1][NT][4], ds[1][NT][4], factor[DROPS ? NT : 1][4];
         times_rows(p, mine, others(stage, 0), width);
         if (s.cap > 0) cap_scores(p, s.scale, s.cap);
         times_rows(ds, my_v, others(stage, 1), width_v);
+        auto at = [&](int n, int j) { return n * 8 + 2 * l.member + j % 2; };
         UNROLL
-        for (int n = 0; n < NT; n++) UNROLL
+        for (int n = 0; n < NT && DROPS; n++) UNROLL
         for (int j = 0; j < 4; j++) {
-          int c = n * 8 + 2 * l.member + j % 2;
-          float f = 1;
-          if (DROPS) f = factor_of(s, h0 + i / each, number[stage][c], key[j / 2]);
-          if (DROPS) ds[n][j] *= f;
-          probability(p[n][j], ds[n][j], scale, s.cap, base[stage][c] * LOG2E,
-                      less[stage][c],
-                      [&] { return !all && !sees(query[stage][c], key[j / 2]); });
-          if (DROPS) p[n][j] *= f;
+          factor[n][j] = factor_of(s, h0 + i / each, number[stage][at(n, j)], key[j / 2]);
+          ds[0][n][j] *= factor[n][j];
         }
+        probabilities(
+            p[0], ds[0], scale, s.cap, all,
+            [&](int n, int j) { return base[stage][at(n, j)] * LOG2E; },
+            [&](int n, int j) { return less[stage][at(n, j)]; },
+            [&](int n, int j) { return !sees(query[stage][at(n, j)], key[j / 2]); });
+        UNROLL
+        for (int n = 0; n < NT && DROPS; n++) UNROLL
+        for (int j = 0; j < 4; j++) p[0][n][j] *= factor[n][j];
         int there = rows_there(s.t, (tiles.first + i % each) * N, N);
         add_product(out_v, p, others(stage, 1), there, col, width_v);
         add_product(out_k, ds, others(stage, 0), there, col, width);
@@ -162,9 +173,9 @@ __global__ void __launch_bounds__(Shape<T, D>::threads)
 
   UNROLL
   for (int n = 0; n < CT; n++)
-    for (int j = 0; j < 4; j++) out_k[n][j] *= s.scale;
-  store_sums<CT, T>(dk, wide, b, s.keys, kv, s.k, s.d, t, col, out_k);
-  store_sums<CT, T>(dv, wide, b, s.keys, kv, s.k, s.dv, t, col, out_v);
+    for (int j = 0; j < 4; j++) out_k[0][n][j] *= s.scale;
+  store_sums<CT, T>(dk, wide, b, s.keys, kv, s.k, s.d, t, col, out_k[0]);
+  store_sums<CT, T>(dv, wide, b, s.keys, kv, s.k, s.dv, t, col, out_v[0]);
 }
 
 void cuda_attention_dx(Device *dev, const KernelArgs *a) {

@@ -1,9 +1,10 @@
 /* attention_tile.cuh - the tiles that attention forward and backward are computed in.
  *
  * A block has a tile of rows, of queries or of keys, and walks over tiles of the others.
- * A warp has 16 of the block's rows; of a product with a tile of N others each of its
- * lanes has, for every 8 columns, what mma.cuh says of c: two neighbouring columns of
- * rows group and group + 8. Softmax, masks and sums only see that. There are two
+ * A warp has one or two groups of 16 of the block's rows, which share what it reads of
+ * the others; of a product of a group with a tile of N others each of its lanes has, for
+ * every 8 columns, what mma.cuh says of c: two neighbouring columns of rows group and
+ * group + 8. Softmax, masks and sums only see that. There are two
  * products, each for bf16 by tensor cores, factors that were computed rounded to bf16,
  * and for f32 by plain multiplications: tensor cores round each sum towards zero, so even
  * three products of TF32 for one of f32 would not give what f32 gives.
@@ -21,30 +22,36 @@ constexpr float LOG2E = 1.44269504f, LN2 = 0.693147181f;
 /* Rows of a block, and of the tiles that it walks over, so that what it has in shared
  * memory fits the 99 KiB of the smallest GPUs since Ampere (8.6, 8.9):
  *   bytes of a row  forward             backward            for
- *   128             64 x 64,  40 KiB    64 x 64,  48 KiB    64 in bf16
- *   256             64 x 64,  80 KiB    64 x 32,  64 KiB    128 in bf16, 64 in f32
+ *   128             128 x 64, 48 KiB    64 x 64,  48 KiB    64 in bf16
+ *   256 in bf16     128 x 32, 64 KiB    64 x 32,  64 KiB    128
+ *   256 in f32      64 x 64,  80 KiB    64 x 32,  64 KiB    64
  *   512             64 x 32,  96 KiB    64 x 16,  96 KiB    256 in bf16, 128 in f32
  *   1024            32 x 16,  96 KiB    32 x 8,   96 KiB    256 in f32
- * Registers as nvcc 13 -Xptxas -v says, without spills: forward 128, 166 and 220 in bf16
- * (64, 128, 256; sm_80), dq 167, 165 and 215, dk and dv 215, 232 and 214 (sm_90). */
-template <typename T, int D> struct Shape {
+ * A warp's two groups forward halve what blocks read of keys and values, of shared memory
+ * and of all others; the sums of two do not fit the registers of gradients, nor those of
+ * larger heads. */
+template <typename T, int D, bool DROPS = false> struct Shape {
   static constexpr int bytes = D * (int)sizeof(T);
   static constexpr int rows = bytes > 512 ? 32 : 64, threads = rows / 16 * WARP;
-  static constexpr int forward = bytes > 256 ? (16 << 10) / bytes : 64;
+  static constexpr int groups = sizeof(T) == 2 && bytes <= 256 && !DROPS ? 2 : 1;
+  static constexpr int rows_forward = groups * rows;
+  static constexpr int forward = bytes > 256                  ? (16 << 10) / bytes
+                                 : groups == 2 && bytes > 128 ? 32
+                                                              : 64;
   static constexpr int backward = bytes > 128 ? (8 << 10) / bytes : 64;
   /* Columns of dk and dv per block: more do not fit its registers. */
   static constexpr int columns = bytes > 512 ? 64 : D < 128 ? D : 128;
-  static constexpr int room_forward = (rows + 4 * forward) * bytes;
+  static constexpr int room_forward = (rows_forward + 4 * forward) * bytes;
   static constexpr int room_backward = (2 * rows + 4 * backward) * bytes;
 };
 
-/* A lane's position in a tile. */
+/* A lane's position in a tile, of warps with GROUPS groups of rows. */
 struct Lane {
   int warp_row, group, member;
 };
-static __device__ __forceinline__ Lane lane_here() {
+template <int GROUPS = 1> static __device__ __forceinline__ Lane lane_here() {
   int lane = threadIdx.x % WARP;
-  return Lane{(int)threadIdx.x / WARP * 16, lane / 4, lane % 4};
+  return Lane{(int)threadIdx.x / WARP * 16 * GROUPS, lane / 4, lane % 4};
 }
 
 /* A tile's rows in shared memory. The 16-byte chunks at one column of eight neighbouring
@@ -145,22 +152,29 @@ __device__ __forceinline__ void add_sums(float (&v)[CT][4], const Slice<const fl
 
 /* ---- products ---- */
 
-/* c = 16 rows of a times all rows of b (transposed), summed over d columns. */
-template <int NT, int D>
-__device__ __forceinline__ void times_rows(float (&c)[NT][4], const Tile<bfloat, D> &a,
+/* c = the warp's rows of a, groups of 16, times all rows of b (transposed), summed over d
+ * columns. */
+template <int G, int NT, int D>
+__device__ __forceinline__ void times_rows(float (&c)[G][NT][4], const Tile<bfloat, D> &a,
                                            const Tile<bfloat, D> &b, int d) {
-  int lane = threadIdx.x % WARP, row = lane_here().warp_row + lane % 16;
+  int lane = threadIdx.x % WARP, row = lane_here<G>().warp_row + lane % 16;
   UNROLL
-  for (int n = 0; n < NT; n++) c[n][0] = c[n][1] = c[n][2] = c[n][3] = 0;
+  for (int g = 0; g < G; g++) UNROLL
+  for (int n = 0; n < NT; n++) c[g][n][0] = c[g][n][1] = c[g][n][2] = c[g][n][3] = 0;
   UNROLL_BY_4
   for (int k = 0; k < d; k += 16) {
-    uint32_t x[4], y[4];
-    load_matrices(x, a.at(row, k + lane / 16 * 8));
+    uint32_t x[G][4], y[4];
+    UNROLL
+    for (int g = 0; g < G; g++)
+      load_matrices(x[g], a.at(row + 16 * g, k + lane / 16 * 8));
     UNROLL
     for (int n = 0; n < NT; n += 2) {
       load_matrices(y, b.at(n * 8 + lane % 8 + lane / 16 * 8, k + lane / 8 % 2 * 8));
-      mma_bf16(c[n], x, y[0], y[1]);
-      mma_bf16(c[n + 1], x, y[2], y[3]);
+      UNROLL
+      for (int g = 0; g < G; g++) {
+        mma_bf16(c[g][n], x[g], y[0], y[1]);
+        mma_bf16(c[g][n + 1], x[g], y[2], y[3]);
+      }
     }
   }
 }
@@ -172,9 +186,10 @@ static __device__ __forceinline__ float dot(const Pack<float, 4> &x,
 }
 
 template <int NT, int D>
-__device__ __forceinline__ void times_rows(float (&c)[NT][4], const Tile<float, D> &a,
+__device__ __forceinline__ void times_rows(float (&of)[1][NT][4], const Tile<float, D> &a,
                                            const Tile<float, D> &b, int d) {
   typedef Pack<float, 4> P;
+  float(&c)[NT][4] = of[0];
   Lane l = lane_here();
   int row = l.warp_row + l.group;
   UNROLL
@@ -196,32 +211,42 @@ __device__ __forceinline__ void times_rows(float (&c)[NT][4], const Tile<float, 
 /* out += p times columns [col, col + 8 * CT) of b, whose first `rows` rows are p's
  * columns; rows from `end` on are skipped. mma.sync has one layout for a and c: no
  * shuffle. */
-template <int CT, int NT, int D>
-__device__ __forceinline__ void add_product(float (&out)[CT][4], const float (&p)[NT][4],
-                                            const Tile<bfloat, D> &b, int rows, int col,
-                                            int end) {
+template <int G, int CT, int NT, int D>
+__device__ __forceinline__ void
+add_product(float (&out)[G][CT][4], const float (&p)[G][NT][4], const Tile<bfloat, D> &b,
+            int rows, int col, int end) {
   int lane = threadIdx.x % WARP;
   UNROLL
   for (int k = 0; k < NT; k += 2) {
     if (k * 8 >= rows) break;
-    uint32_t x[4] = {pair_of(p[k][0], p[k][1]), pair_of(p[k][2], p[k][3]),
-                     pair_of(p[k + 1][0], p[k + 1][1]),
-                     pair_of(p[k + 1][2], p[k + 1][3])};
+    uint32_t x[G][4];
+    UNROLL
+    for (int g = 0; g < G; g++) {
+      const float(&q)[NT][4] = p[g];
+      x[g][0] = pair_of(q[k][0], q[k][1]), x[g][1] = pair_of(q[k][2], q[k][3]);
+      x[g][2] = pair_of(q[k + 1][0], q[k + 1][1]);
+      x[g][3] = pair_of(q[k + 1][2], q[k + 1][3]);
+    }
     UNROLL
     for (int n = 0; n < CT; n += 2) {
       uint32_t y[4];
       if (col + n * 8 >= end) break;
       load_turned(y, b.at(k * 8 + lane % 16, col + n * 8 + lane / 16 * 8));
-      mma_bf16(out[n], x, y[0], y[1]);
-      mma_bf16(out[n + 1], x, y[2], y[3]);
+      UNROLL
+      for (int g = 0; g < G; g++) {
+        mma_bf16(out[g][n], x[g], y[0], y[1]);
+        mma_bf16(out[g][n + 1], x[g], y[2], y[3]);
+      }
     }
   }
 }
 
 template <int CT, int NT, int D>
-__device__ __forceinline__ void add_product(float (&out)[CT][4], const float (&p)[NT][4],
-                                            const Tile<float, D> &b, int rows, int col,
-                                            int end) {
+__device__ __forceinline__ void
+add_product(float (&sums)[1][CT][4], const float (&factors)[1][NT][4],
+            const Tile<float, D> &b, int rows, int col, int end) {
+  float(&out)[CT][4] = sums[0];
+  const float(&p)[NT][4] = factors[0];
   Lane l = lane_here();
   float x[NT][4];
   for (int n = 0; n < NT; n++)
@@ -250,13 +275,21 @@ __device__ __forceinline__ void add_product(float (&out)[CT][4], const float (&p
   }
 }
 
-/* Products become scores, capped. */
-template <int NT>
-__device__ __forceinline__ void cap_scores(float (&x)[NT][4], float scale, float cap) {
+/* Calls f(g, n, j) for each sum that a lane has of a product. */
+template <int G, int NT, typename F> __device__ __forceinline__ void each_sum(F f) {
   UNROLL
+  for (int g = 0; g < G; g++) UNROLL
   for (int n = 0; n < NT; n++) UNROLL
-  for (int j = 0; j < 4; j++) x[n][j] = capped(x[n][j] * scale, cap);
+  for (int j = 0; j < 4; j++) f(g, n, j);
 }
+
+/* Products become scores, capped. */
+template <int G, int NT>
+__device__ __forceinline__ void cap_scores(float (&x)[G][NT][4], float scale, float cap) {
+  each_sum<G, NT>(
+      [&](int g, int n, int j) { x[g][n][j] = capped(x[g][n][j] * scale, cap); });
+}
+
 /* ---- loop over tiles ---- */
 
 /* How many of n rows from `first` on exist. */
