@@ -165,7 +165,11 @@ static uint64_t attention_scratch(const Plan *p, const Program *prog, const Inst
   OpAttr attr = prog->attr[in->attr];
   KernelArgs args = {.attr = &attr, .nin = in->nin, .nout = in->nout};
   const Operand *o = &prog->operand[in->operand];
-  for (int k = 0; k < args.nin; k++) args.in[k] = operand_shape(o++);
+  for (int k = 0; k < args.nin; k++) {
+    args.in[k] = operand_shape(o++);
+    if (args.in[k].dtype == DT_I32 && p->attention == ATTENTION_AUTO)
+      return 0; /* packed documents, which it leaves to weft's kernels */
+  }
   for (int k = 0; k < args.nout; k++) args.out[k] = operand_shape(o++);
   if (gpu->refuses(in->op, &args)) return 0;
   attr.backend = BACKEND_CUDNN;

@@ -273,28 +273,28 @@ static AgTensor tensor_of(const Row *r, const Sizes *s, int64_t *scratch) {
   return t;
 }
 
-/* What no op of this graph has. */
-static void drop_unused(AttentionGraph *g) {
-  bool used[AG_TENSORS] = {0};
+/* Tensors that some op of the graph has. */
+static void find_used(const AttentionGraph *g, bool used[AG_TENSORS]) {
   for (int i = 0; i < g->nnode; i++) {
     const AgNode *n = &g->node[i];
     used[n->y] = used[n->x] = true;
     if (ag_has_b(n->kind)) used[n->b] = true;
     if (ag_has_t(n->kind)) used[n->t] = true;
   }
-  for (int i = 0; i < g->ntensor; i++)
-    if (!used[i]) g->tensor[i].where = AG_NOWHERE;
 }
 
 void attention_graph(int op, const KernelArgs *a, const AttentionBlock *b,
                      AttentionGraph *g) {
-  bool back = attention_is_back(op);
+  bool back = attention_is_back(op), used[AG_TENSORS] = {0};
   const Row *row = back ? backward_tensor : forward_tensor;
   Sizes s = sizes_of(op, a, b);
   *g = (AttentionGraph){.ntensor = back ? G_N : F_N};
-  for (int i = 0; i < g->ntensor; i++)
-    g->tensor[i] = tensor_of(i < M_N ? &mask_tensor[i] : &row[i], &s, &g->scratch);
-  g->tensor[M_STARTS].index = attention_starts(op);
   add_nodes(g, op, a, b);
-  drop_unused(g);
+  find_used(g, used);
+  for (int i = 0; i < g->ntensor; i++) {
+    const Row *r = i < M_N ? &mask_tensor[i] : &row[i];
+    g->tensor[i] = used[i] ? tensor_of(r, &s, &g->scratch)
+                           : (AgTensor){.name = r->name, .where = AG_NOWHERE};
+  }
+  g->tensor[M_STARTS].index = attention_starts(op);
 }

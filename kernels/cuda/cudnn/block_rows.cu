@@ -97,7 +97,7 @@ static __device__ __forceinline__ float merged(float a, float b, float &of_a,
 template <typename TY>
 __global__ void __launch_bounds__(BLOCK)
     merge_softmaxes(Merge s, const float *o0, const float *lse0, const bfloat *o1,
-                    const float *lse1, TY *o, float *lse) {
+                    const float *lse1, TY *o) {
   constexpr int N = EACH_OF<bfloat>;
   int64_t place = (int64_t)blockIdx.x * blockDim.x + threadIdx.x, h = place / LANES;
   int64_t c = place % LANES * N;
@@ -107,19 +107,33 @@ __global__ void __launch_bounds__(BLOCK)
       int64_t at = (b * s.tokens + t) * s.heads + h, r = t - s.first;
       Pack<float, N> v = *(const Pack<float, N> *)(o0 + at * s.head_dim + c);
       Pack<TY, N> to;
-      float all = lse0[at];
       if (r >= 0 && r < s.rows) {
         int64_t from = (b * s.rows + r) * s.heads + h;
         float first, second;
+        (void)merged(lse0[at], lse1[from], first, second);
         Pack<bfloat, N> w = *(const Pack<bfloat, N> *)(o1 + from * s.head_dim + c);
-        all = merged(all, lse1[from], first, second);
         UNROLL
         for (int j = 0; j < N; j++) v.v[j] = first * v.v[j] + second * load(w.v[j]);
       }
       UNROLL
       for (int j = 0; j < N; j++) to.v[j] = rounded<TY>(v.v[j]);
       *(Pack<TY, N> *)(o + at * s.head_dim + c) = to;
-      if (c == 0) lse[at] = all;
+    });
+}
+
+/* After the results, whose threads all read lse0: it may be where lse is. Grid: heads,
+ * tokens, sequences. */
+__global__ void __launch_bounds__(BLOCK)
+    merge_lse(Merge s, const float *lse0, const float *lse1, float *lse) {
+  int64_t h = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+  if (h >= s.heads) return;
+  for (int64_t b = blockIdx.z; b < s.batch; b += gridDim.z)
+    for_rows(0, s.tokens, [&](int64_t t) {
+      int64_t at = (b * s.tokens + t) * s.heads + h, r = t - s.first;
+      int64_t from = (b * s.rows + r) * s.heads + h;
+      float shares[2], all = lse0[at];
+      if (r >= 0 && r < s.rows) all = merged(all, lse1[from], shares[0], shares[1]);
+      lse[at] = all;
     });
 }
 
@@ -128,14 +142,15 @@ void cuda_merge_rows(Device *d, const KTensor *o, const KTensor *lse, const KTen
                      int head_dim) {
   int64_t heads = cuda_last(lse);
   Merge s = {o->dim[0], o->dim[1], heads, head_dim, block.first, block.rows};
-  RowGrid g = row_grid(heads * LANES, s.tokens);
-  g.blocks.z = sequences(s.batch);
-  assert(lse->p != lse0->p && head_dim % EACH_OF<bfloat> == 0);
-  assert(head_dim <= LANES * EACH_OF<bfloat>);
+  RowGrid g = row_grid(heads * LANES, s.tokens), each = row_grid(heads, s.tokens);
+  g.blocks.z = each.blocks.z = sequences(s.batch);
+  assert(head_dim % EACH_OF<bfloat> == 0 && head_dim <= LANES * EACH_OF<bfloat>);
   by_type(o->dtype, [&](auto *p) {
     typedef TYPE_OF(p) TY;
     LAUNCH((merge_softmaxes<TY>), g.blocks, g.threads, cuda_stream(d), s,
            data<const float>(o0), data<const float>(lse0), (const bfloat *)block.p,
-           block_lse, data<TY>(o), data<float>(lse));
+           block_lse, data<TY>(o));
   });
+  LAUNCH((merge_lse), each.blocks, each.threads, cuda_stream(d), s,
+         data<const float>(lse0), block_lse, data<float>(lse));
 }

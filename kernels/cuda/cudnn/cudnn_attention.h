@@ -37,7 +37,8 @@ typedef struct BlockRows {
  * may be `out`. The block is bf16 or, with out and base, f32. */
 void cuda_put_rows(Device *d, const KTensor *out, const KTensor *base, BlockRows block);
 /* o(B,T,H*D) and lse(B,T,H) of all keys of two parts: o0 and lse0 in f32, and a block, o
- * in bf16, of some of the rows; D a multiple of 8 and at most 128. */
+ * in bf16, of some of the rows; D a multiple of 8 and at most 128. o may be o0, and lse
+ * lse0. */
 void cuda_merge_rows(Device *d, const KTensor *o, const KTensor *lse, const KTensor *o0,
                      const KTensor *lse0, BlockRows block, const float *block_lse,
                      int head_dim);

@@ -26,9 +26,11 @@ static bool rows_are_those_of_pieces(int op, const KernelArgs *a) {
   return a->in[Q].ndim == 3 && n * a->in[Q].dim[1] == a->in[K].dim[1];
 }
 
-/* A query that sees itself alone has no gradient; neither has cuDNN a plan of it. */
+/* A query that sees itself alone has no gradient; neither has cuDNN a plan of it, nor,
+ * in some versions, of one query that sees some of several keys. */
 static bool has_rows(int op, const KernelArgs *a) {
   bool pieces = attention_pieces(a) > 1;
+  if (!pieces && !attention_is_back(op)) return true;
   return a->in[Q].dim[1] / (pieces && a->attr->mirror ? 2 : 1) > 1;
 }
 
@@ -59,7 +61,7 @@ const char *cudnn_refuses(int op, const KernelArgs *a) {
       {t->head_dim % HEAD_UNIT == 0 && t->head_dim <= HEAD_MOST,
        "head_dim must be a multiple of 8 and at most 128"},
       {attr_value_dim(t) == t->head_dim, "the heads of v and k have different sizes"},
-      {!back || has_rows(op, a), "it has no gradients of a single token"},
+      {has_rows(op, a), "it has no gradients of a single token"},
   };
   for (int i = 0; i < LEN(rule); i++)
     if (!rule[i].holds) return rule[i].why;
@@ -86,11 +88,11 @@ static void uneven_keys(int op, const KernelArgs *a, const AttentionBlock *b, vo
  * which is another graph. */
 weft_status cudnn_sound(size_t version, int op, const KernelArgs *a, weft_error *e) {
   enum { SOUND = 91501, WRONG = 91000, WRONG_TOO = 91001 };
-  bool wrong = version == WRONG || version == WRONG_TOO;
-  char does[120] = "computes wrong gradients of attention";
+  bool wrong = version == WRONG || version == WRONG_TOO, back = attention_is_back(op);
+  char does[120] = "computes attention wrongly";
   int64_t keys = 0;
-  if (!attention_is_back(op) || version >= SOUND) return WEFT_OK;
-  each_block(op, a, uneven_keys, &keys);
+  if (version >= SOUND) return WEFT_OK;
+  if (back) each_block(op, a, uneven_keys, &keys);
   if (!wrong && keys == 0) return WEFT_OK;
   if (!wrong)
     snprintf(

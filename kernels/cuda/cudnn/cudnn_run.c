@@ -1,6 +1,8 @@
 /* cudnn_run.c - attention ops through cuDNN: their plans are made when a program is
  * loaded, tried beside weft's own kernels, and run. The descriptors are in the kernel's
  * state, the handle belongs to the device. */
+#include <float.h>
+#include <math.h>
 #include <stdio.h>
 
 #include "cudnn_attention.h"
@@ -188,7 +190,18 @@ typedef struct Pack {
   int n;
 } Pack;
 
-static void pack_of(const AttentionGraph *g, const KernelArgs *a, Pack *p) {
+/* A masked score: cuDNN's frontend gives the lowest number before 9.10, and -inf since
+ * (attn_score_modifiers.h), which scaling leaves as it is. */
+static int32_t bits_of(const AgTensor *t, size_t version) {
+  enum { INFINITE = 91000 };
+  AgTensor is = *t;
+  if (t->type == AG_F32 && t->number == -FLT_MAX && version >= INFINITE)
+    is.number = -INFINITY;
+  return is.count;
+}
+
+static void pack_of(const AttentionGraph *g, const KernelArgs *a, size_t version,
+                    Pack *p) {
   p->n = 0;
   for (int i = 0; i < g->ntensor; i++) {
     const AgTensor *t = &g->tensor[i];
@@ -196,7 +209,7 @@ static void pack_of(const AttentionGraph *g, const KernelArgs *a, Pack *p) {
     char *from = t->where == AG_IN    ? a->in[t->index].p
                  : t->where == AG_OUT ? a->out[t->index].p
                                       : a->work;
-    p->number[p->n] = t->count;
+    p->number[p->n] = bits_of(t, version);
     p->at[p->n] = t->where == AG_NUMBER ? (void *)&p->number[p->n] : from + t->at;
     p->identity[p->n++] = i + 1;
   }
@@ -243,7 +256,7 @@ static void run_block(Device *d, const CudnnPlan *plan, const AttentionGraph *g,
   Pack p;
   weft_error e = {0};
   put_by_heads(d, g, a);
-  pack_of(g, a, &p);
+  pack_of(g, a, c->lib.GetVersion(), &p);
   ctx->print = print_of(ctx->print, plan, g, &p, a);
   if (d->dry && !d->loads) return;
   cudnnStatus_t r = execute(c, plan, &p, (char *)a->work + g->scratch);
