@@ -27,7 +27,7 @@ typedef struct Member {
 
 static weft_status fuse_projections(World *w, int rank, Comm *c, weft_error *e) {
   static const int both[RANKS] = {0, 1};
-  CommGroup g = {both, RANKS, 1, ~0u, "all"};
+  CommGroup g = {both, RANKS, 1, ~0u, "all", 0};
   CommNeeds needs = {.group = &g, .ngroup = 1, .nhandle = 1};
   return world_join(w, rank, NULL, &needs, c, e);
 }

@@ -201,8 +201,8 @@ START_TEST(test_join_errors) {
   World w;
   Comm c;
   int both[] = {0, 1};
-  CommGroup g = {both, 2, 1, 0, "dp"}, other = {both, 2, 3, 0, "dp"},
-            none = {both, 1, 1, 0, "tp"};
+  CommGroup g = {both, 2, 1, 0, "dp", 0}, other = {both, 2, 3, 0, "dp", 0},
+            none = {both, 1, 1, 0, "tp", 0};
   CommNeeds needs = {.group = &g, .ngroup = 1, .nhandle = 1};
   err_clear(&e);
   ck_assert_int_eq(world_start(&w, world_kind("local", &e), NULL, 3, NULL, &e), WEFT_OK);
@@ -247,7 +247,7 @@ static weft_status try_world(const weft_alloc *a, weft_error *e) {
   World w;
   Comm c[2] = {{0}};
   int both[] = {0, 1};
-  CommGroup g[] = {{both, 2, 1, 0, "dp"}, {both, 2, 2, 0, "tie"}};
+  CommGroup g[] = {{both, 2, 1, 0, "dp", 0}, {both, 2, 2, 0, "tie", 0}};
   CommNeeds needs = {.group = g, .ngroup = 2, .nhandle = 3};
   TRY(world_start(&w, world_kind("local", e), a, 2, NULL, e));
   weft_status st = WEFT_OK;

@@ -27,7 +27,7 @@ const CommNeeds *setup_needs(const Setup *s, int rank, Needs *room) {
     int n = s->n, *member = room->member[g];
     for (int i = 0; i < n; i++) member[i] = i;
     if (s->members) n = s->members(rank, n, g, member);
-    room->group[g] = (CommGroup){member, n, s->in_flight, ~0u, "test"};
+    room->group[g] = (CommGroup){member, n, s->in_flight, ~0u, "test", 0};
   }
   return k;
 }

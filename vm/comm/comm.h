@@ -22,6 +22,10 @@ typedef struct CommGroup {
   unsigned uses;    /* bit set of the CollKinds that are started on it; all_to_all, too,
                        where shifts reach others than neighbours: who connects to whom */
   const char *name; /* "tp": for messages */
+  /* A number of its operations in their order: what each is, how much it moves, and where
+   * in the arena its operands lie. Members with other numbers must not take the place of
+   * an operand here for that of another member. 0: unknown. */
+  uint64_t layout;
 } CommGroup;
 
 /* What a rank connects to at join. */
@@ -112,6 +116,7 @@ struct Comm {
   /* Queues share connections to the device: what is started one by one may keep back what
    * a peer waits for, where steps that are replayed as a graph do not (docs/gpu.md). */
   bool crowded;
+  char arena[160]; /* how the backend has the arena, in words; "": as any memory */
   void *ctx;
   CommStats stats;  /* kept by the wrappers below */
   CommCount *count; /* [ngroup + 1], by group; the last entry: pairs */

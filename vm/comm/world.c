@@ -128,6 +128,10 @@ weft_status world_start(World *w, const WorldKind *k, const weft_alloc *a, int s
   return st;
 }
 
+const DeviceArenas *world_arenas(World *w) {
+  return w->vt->arenas ? w->vt->arenas(w) : NULL;
+}
+
 weft_status world_join(World *w, int rank, Device *d, const CommNeeds *needs, Comm *c,
                        weft_error *e) {
   assert(w->vt && world_has(w, rank));

@@ -13,12 +13,18 @@ typedef struct WorldSetting {
   const char *name, *value;
 } WorldSetting;
 
+/* Where arenas lie that a backend's library registers: in its own memory; in that of the
+ * device; in its own, which members of a group that have the same layout see in each
+ * other as they see theirs (symmetric windows). */
+typedef enum { ARENA_LIBRARY, ARENA_DEVICE, ARENA_SYMMETRIC } WorldArena;
+
 /* Options for world_start; nothing is read later. */
 typedef struct WorldOptions {
   const struct Rendezvous *meet; /* rendezvous.h; NULL: none */
   const char *host; /* without `meet`: under which name or address others reach this
                      * process; NULL: those of its machine */
   int group_ctas, pair_ctas;   /* thread blocks of a GPU per communicator; 0: chosen */
+  WorldArena arena;            /* of backends for GPU memory */
   const WorldSetting *setting; /* for its library, unless the environment sets it */
   int nsetting;
   /* Tests: called before each host message; true makes it fail. */
@@ -26,13 +32,16 @@ typedef struct WorldOptions {
   void *fault_ud;
 } WorldOptions;
 
-enum { WORLD_VERSION = 3 };
+enum { WORLD_VERSION = 4 };
 typedef struct WorldVtable {
   const char *name;
   int version; /* WORLD_VERSION */
   /* Finds the other ranks and sets all of World but `alloc`. Holds nothing after a
    * failure. */
   weft_status (*start)(World *w, weft_error *e);
+  /* The library's memory for the arenas of its ranks, which are freed after their
+   * communicators are closed; NULL: it has none. May be NULL. */
+  const DeviceArenas *(*arenas)(World *w);
   /* Connects `rank` with the members of its groups; operands lie in memory of `d`. Groups
    * with the same members, given in the same order by all of them, are one group; a rank
    * that lists the same members twice gets two. Later operations allocate nothing. */
@@ -113,6 +122,8 @@ const char *world_names(char buf[64]);
 weft_status world_suits(const WorldKind *k, const DeviceKind *d, weft_error *e);
 weft_status world_start(World *w, const WorldKind *k, const weft_alloc *a, int size,
                         const WorldOptions *options, weft_error *e);
+/* For Device.arenas; NULL: the device's own memory. */
+const DeviceArenas *world_arenas(World *w);
 weft_status world_join(World *w, int rank, Device *d, const CommNeeds *needs, Comm *c,
                        weft_error *e);
 static inline bool world_has(const World *w, int rank) {

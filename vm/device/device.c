@@ -55,6 +55,16 @@ weft_status device_alloc(Device *d, size_t bytes, void **p, weft_error *e) {
   return alloc(d, d->vt->alloc, bytes, p, e);
 }
 
+static weft_status alloc_arena(Device *d, size_t bytes, void **p, weft_error *e) {
+  const DeviceArenas *from = d->arenas;
+  *p = from ? from->alloc(from->ud, bytes) : NULL;
+  return *p ? WEFT_OK : d->vt->alloc(d, bytes, p, e);
+}
+
+weft_status device_alloc_arena(Device *d, size_t bytes, void **p, weft_error *e) {
+  return alloc(d, alloc_arena, bytes, p, e);
+}
+
 weft_status device_alloc_host(Device *d, size_t bytes, void **p, weft_error *e) {
   return alloc(d, d->vt->alloc_host, bytes, p, e);
 }
@@ -64,6 +74,15 @@ void device_free(Device *d, void *p, size_t bytes) {
   if (!p) return;
   d->count.frees++;
   d->vt->free(d, p, bytes);
+}
+
+void device_free_arena(Device *d, void *p, size_t bytes) {
+  const DeviceArenas *from = d->arenas;
+  assert(!d->main);
+  if (!p || !from || !from->free(from->ud, p))
+    device_free(d, p, bytes);
+  else
+    d->count.frees++;
 }
 
 void device_free_host(Device *d, void *p, size_t bytes) {

@@ -93,7 +93,7 @@ typedef struct DeviceMerge {
   uint64_t count; /* elements */
 } DeviceMerge;
 
-enum { DEVICE_WAY = 160, DEVICE_VERSION = 2 };
+enum { DEVICE_WAY = 160, DEVICE_VERSION = 3 };
 
 typedef struct DeviceVtable {
   const char *name;
@@ -140,9 +140,20 @@ typedef struct DeviceCounts {
   uint64_t allocs, frees, launches, copies, syncs, replays;
 } DeviceCounts;
 
+/* Memory for the arenas of ranks that is not the device's own: that of a library which
+ * moves what lies in it in ways of its own. */
+typedef struct DeviceArenas {
+  /* NULL: it has none. Then the device's own is taken, or says why there is none. */
+  void *(*alloc)(void *ud, size_t bytes);
+  /* False: this is not its memory. Nothing of the device may use it any more. */
+  bool (*free)(void *ud, void *p);
+  void *ud;
+} DeviceArenas;
+
 struct Device {
   const DeviceVtable *vt;
   const weft_alloc *alloc;
+  const DeviceArenas *arenas; /* set after device_open; NULL: arenas are its own memory */
   int rank;
   int place;   /* index of its process among those of this machine */
   int threads; /* the rank's share of the machine's cores */
@@ -211,6 +222,9 @@ weft_status device_open(Device *d, const DeviceVtable *vt, const weft_alloc *a, 
 void device_close(Device *d);
 weft_status device_alloc(Device *d, size_t bytes, void **p, weft_error *e);
 void device_free(Device *d, void *p, size_t bytes);
+/* The arena of a rank: from Device.arenas, else as device_alloc. */
+weft_status device_alloc_arena(Device *d, size_t bytes, void **p, weft_error *e);
+void device_free_arena(Device *d, void *p, size_t bytes);
 weft_status device_alloc_host(Device *d, size_t bytes, void **p, weft_error *e);
 void device_free_host(Device *d, void *p, size_t bytes);
 const Kernel *device_kernel(Device *d, int op, const KernelArgs *a);

@@ -114,6 +114,11 @@ weft_status interp_main(Rank *r, bool check, StepEnd *end, weft_error *e);
  * anything is in the arena. */
 weft_status interp_load(Rank *r, weft_error *e);
 
+/* ---- operand_layout.c ---- */
+/* Sets CommGroup.layout of the rank's groups; of a rank over another one, goes on with
+ * those of that one, whose communicators both use. */
+void rank_layouts(Rank *r);
+
 /* Where an offset lies, see HOST_BASE. */
 static inline char *rank_place(const Rank *r, uint64_t off) {
   return on_host(off) ? r->host + (off - HOST_BASE) : r->arena + off;

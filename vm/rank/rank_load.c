@@ -217,7 +217,7 @@ RankFootprint rank_footprint(const Compiled *c, int pp) {
 
 static weft_status take_arenas(Rank *r, weft_error *e) {
   void *arena = NULL;
-  TRY(device_alloc(r->dev, r->p->arena_bytes, &arena, e));
+  TRY(device_alloc_arena(r->dev, r->p->arena_bytes, &arena, e));
   r->arena = arena;
   if (!r->p->host_bytes) return WEFT_OK;
   TRY(device_alloc_host(r->dev, r->p->host_bytes, &arena, e));
@@ -229,8 +229,8 @@ static weft_status take_arenas(Rank *r, weft_error *e) {
  * back, as they are timed on memory that is free. */
 static weft_status try_arena(Rank *r, weft_error *e) {
   void *arena = NULL;
-  TRY(device_alloc(r->dev, r->p->arena_bytes, &arena, e));
-  device_free(r->dev, arena, r->p->arena_bytes);
+  TRY(device_alloc_arena(r->dev, r->p->arena_bytes, &arena, e));
+  device_free_arena(r->dev, arena, r->p->arena_bytes);
   return WEFT_OK;
 }
 
@@ -250,6 +250,7 @@ static weft_status load(Rank *r, weft_error *e) {
   list_groups(r);
   list_met(r);
   place_operands(r);
+  rank_layouts(r);
   if (!r->under && r->dev->times && r->dev->vt->lazy) TRY(try_arena(r, e));
   TRY(bind_kernels(r, e)); /* before the arena: see try_arena */
   if (r->under)
@@ -300,7 +301,7 @@ void rank_free(Rank *r) {
     if (r->bound[i].kernel && r->bound[i].kernel->release)
       r->bound[i].kernel->release(r->dev, &r->bound[i].args);
   if (r->host && !r->under) device_free_host(r->dev, r->host, r->p->host_bytes);
-  if (r->arena && !r->under) device_free(r->dev, r->arena, r->p->arena_bytes);
+  if (r->arena && !r->under) device_free_arena(r->dev, r->arena, r->p->arena_bytes);
   mem_free(r->alloc, r, r->block);
 }
 
