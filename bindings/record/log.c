@@ -68,6 +68,7 @@ weft_status log_head(const FileEnd *to, const RunHead *h, weft_error *e) {
   Text text = {0};
   Json out = {.out = &text};
   json_open(&out, NULL, '{');
+  if (h->arena) json_str(&out, "arena", h->arena);
   if (h->attention) json_str(&out, "attention", h->attention);
   json_str(&out, "comm", h->comm);
   json_str(&out, "data", h->data);

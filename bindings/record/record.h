@@ -15,6 +15,7 @@ typedef struct RunHead {
   const Data *of, *val;  /* the data, for the names of their streams */
   const char *way;       /* how steps are launched (run_way), or NULL */
   const char *kernels;   /* how they came to the device (run_kernels), or NULL */
+  const char *arena;     /* how NCCL has it (run_arena), or NULL */
   const char *attention; /* who computes it, if the device has a choice, or NULL */
   uint64_t plan_hash;    /* job_hash */
   int64_t end;           /* the run ends before this step */

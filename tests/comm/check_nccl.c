@@ -100,6 +100,7 @@ END_TEST
 typedef struct Ranks {
   ToyOptions toy;
   uint64_t seed, number, order;
+  NcclArena arena;
 } Ranks;
 
 static RunOptions over_nccl(const Rendezvous *m) {
@@ -116,13 +117,15 @@ static ToyOptions small(int tp, int pp, int dp) {
 }
 
 /* The toy and its one rank on the CPU, compared by rank 0. */
-static bool agrees(const Rendezvous *m, const ToyOptions *o, const RunOptions *run,
+static bool agrees(const Rendezvous *m, const Ranks *x, const RunOptions *run,
                    VerifyReport *r, weft_error *e) {
   Toy many, one;
+  const ToyOptions *o = &x->toy;
   ToyOptions alone = pair_alone(o);
   alone.device = NULL;
   if (toy_compile(&many, o, NULL) != WEFT_OK) return false;
   if (toy_compile(&one, &alone, NULL) != WEFT_OK) return false;
+  many.plan.nccl.arena = x->arena;
   weft_status st =
       verify(&many.plan, many.compiled, &one.plan, one.compiled, 2, 1e-4, run, r, e);
   toy_free(&one);
@@ -136,7 +139,7 @@ static bool be_rank(const Rendezvous *m, const void *arg) {
   VerifyReport r;
   weft_error e = {.rank = -1};
   order(x->order, m->rank);
-  bool ok = agrees(m, &x->toy, &run, &r, &e);
+  bool ok = agrees(m, x, &run, &r, &e);
   if (!ok) fprintf(stderr, "order %d: %s%s\n", (int)x->order, r.first_bad, e.text);
   return ok;
 }
@@ -149,6 +152,19 @@ START_TEST(meshes_agree) {
   x.toy.sp = m[0] > 1;
   if (m[2] > 1) x.toy.strategy.stage = 2;
   for (x.order = 0; x.order < 3; x.order++) {
+    Forked f = forked(m[0] * m[1] * m[2], be_rank, &x);
+    all_end_well(&f, m[0] * m[1] * m[2]);
+  }
+}
+END_TEST
+
+/* Groups of one stage have windows, others have none. */
+START_TEST(windows_agree) {
+  const int *m = meshes[_i];
+  Ranks x = {.toy = small(m[0], m[1], m[2]), .arena = NCCL_ARENA_SYMMETRIC};
+  x.toy.sp = m[0] > 1;
+  if (m[2] > 1) x.toy.strategy.stage = 2;
+  for (x.order = 0; x.order < 2; x.order++) {
     Forked f = forked(m[0] * m[1] * m[2], be_rank, &x);
     all_end_well(&f, m[0] * m[1] * m[2]);
   }
@@ -268,7 +284,7 @@ static bool be_rank_with_fault(const Rendezvous *m, const void *arg) {
   run.world = &kind;
   run.patience_s = 20; /* some of these stop */
   order(x->order, m->rank);
-  bool ok = agrees(m, &x->toy, &run, &r, &e);
+  bool ok = agrees(m, x, &run, &r, &e);
   if (e.code != WEFT_OK) fprintf(stderr, "%s\n", e.text);
   return ok;
 }
@@ -420,6 +436,7 @@ Suite *nccl_suite(void) {
   tcase_set_timeout(tc, 300);
   tcase_add_loop_test(tc, backend, 0, LEN(good));
   tcase_add_loop_test(tc, meshes_agree, 0, LEN(meshes));
+  tcase_add_loop_test(tc, windows_agree, 0, LEN(meshes));
   tcase_add_loop_test(tc, rows_agree, 0, 2);
   tcase_add_test(tc, exchanges_fit);
   tcase_add_loop_test(tc, random_plans_agree, 0, 2);

@@ -72,6 +72,7 @@ const char *cudaGetErrorName(cudaError_t e);
 
 cudaError_t cudaMemGetInfo(size_t *left, size_t *all);
 cudaError_t cudaMalloc(void **p, size_t n);
+cudaError_t cudaDeviceSynchronize(void);
 cudaError_t cudaFree(void *p);
 cudaError_t cudaHostAlloc(void **p, size_t n, unsigned flags);
 cudaError_t cudaFreeHost(void *p);

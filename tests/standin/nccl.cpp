@@ -6,87 +6,26 @@
  * communicator runs one operation after the other whatever queues they are in, and what
  * is overwritten too early is sent as it is then. Calls answer that they are in progress
  * now and then, and are queued later only. Members that start different operations fail.
- */
-#include <atomic>
+ *
+ * Sums and gathers whose operands lie in symmetric windows are what the real kernels are:
+ * who reads or writes in another member's window does so at the offset in its own, right
+ * or wrong; and they wait for their peers whether the communicator is aborted or not. */
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
-#include <memory>
-#include <set>
-#include <string>
 #include <sys/mman.h>
 #include <unistd.h>
-#include <vector>
 
-#include "nccl.h"
-#include "runtime.h"
+#include "nccl_comm.h"
 #include "emulate.h"
 #include "vm/base/f16.h"
 
+using namespace standin_nccl;
+
 namespace {
 
-enum { MEMBERS = 16, CALLS = 2 * MEMBERS };
-const size_t ROOM = (size_t)16 << 20; /* bytes that a member gives in one operation */
-
-enum Kind { REDUCE, GATHER, SCATTER, SEND, RECV };
-
-/* As members compare it. */
-struct Shape {
-  int kind, type, op, peer;
-  size_t n;
-};
-
-struct Member {
-  std::atomic<uint64_t> come, given, taken;
-  int calls;
-  Shape shape[CALLS];
-  char data[ROOM];
-};
-
-struct Shared {
-  std::atomic<int> joined;
-  Member member[MEMBERS];
-};
-
-struct Call {
-  Shape shape;
-  const char *in;
-  char *out;
-};
-
-struct Comm {
-  Shared *shared = nullptr;
-  int n = 0, me = 0, ctas = 0;
-  bool aborted = false, exchanges = false;
-  uint64_t started = 0, done = 0;
-  ncclResult_t failed = ncclSuccess;
-  std::string path, why;
-  /* A call that is in progress: so many looks until it is queued. */
-  std::vector<Call> pending;
-  cudaStream_t queue = nullptr;
-  int looks = 0;
-  std::shared_ptr<int> use = std::make_shared<int>(0); /* by graphs */
-  /* NCCL's own, which are streams as others: one waits for the end of each operation, as
-   * the next one waits for it. */
-  cudaStream_t device = nullptr, host = nullptr;
-  cudaEvent_t end = nullptr;
-  int gpu = 0;
-  std::multiset<const void *> registered;
-
-  Comm();
-  ~Comm();
-};
 std::set<const Comm *> &alive = *new std::set<const Comm *>;
-
-Comm::Comm() { alive.insert(this); }
-/* The end of a communicator lets go of what is registered with it. */
-Comm::~Comm() {
-  alive.erase(this);
-  for (const void *p : registered) device_block(runtime(), p)->registered--;
-  if (shared) munmap(shared, sizeof(Shared));
-}
-typedef std::shared_ptr<Comm> CommRef;
 
 size_t size_of(int type) {
   switch (type) {
@@ -110,15 +49,51 @@ bool all_have(const Comm &c, std::atomic<uint64_t> Member::*what, uint64_t nth) 
   return true;
 }
 
-void fails(Comm &c, ncclResult_t r, const std::string &why) {
-  if (c.failed == ncclSuccess) c.failed = r, c.why = why;
-}
-
 /* ---- an operation ---- */
 
-void give(Comm &c, const std::vector<Call> &calls) {
+/* What others read of this member begins where they read it: for each that reads at
+ * another offset than those before it there is a copy. Returns the k-th one's number. */
+int copy_for(const Comm &c, int k, uint64_t nth) {
+  int n = 0;
+  for (int i = 0; i < k; i++) {
+    bool again = false;
+    for (int j = 0; j < i; j++)
+      again |= c.shared->member[j].offsets[nth % 2].in ==
+               c.shared->member[i].offsets[nth % 2].in;
+    if (c.shared->member[i].offsets[nth % 2].in ==
+        c.shared->member[k].offsets[nth % 2].in)
+      return n;
+    n += !again;
+  }
+  return n;
+}
+
+/* Zeros outside of the window, where a GPU would fail. */
+void read_window(const Window &w, size_t at, size_t n, char *to) {
+  size_t has = at < w.n ? std::min(n, w.n - at) : 0;
+  if (has) memcpy(to, w.p + at, has);
+  memset(to + has, 0, n - has);
+}
+
+/* A gather's operand is read by its member alone. */
+void give_symmetric(Comm &c, const Call &call, uint64_t nth) {
+  Member &m = c.shared->member[c.me];
+  size_t n = gives(c, call.shape) * size_of(call.shape.type);
+  const Window *w = window_of(c, call.in);
+  m.calls = 1;
+  m.shape[0] = call.shape;
+  if (n * (size_t)c.n > ROOM)
+    return fails(c, ncclInternalError, "too much for the stand-in");
+  if (call.shape.kind == GATHER) return (void)memcpy(m.data, call.in, n);
+  for (int k = 0; k < c.n; k++)
+    read_window(*w, c.shared->member[k].offsets[nth % 2].in, n,
+                m.data + (size_t)copy_for(c, k, nth) * n);
+}
+
+void give(Comm &c, const std::vector<Call> &calls, uint64_t nth) {
   Member &m = c.shared->member[c.me];
   size_t at = 0;
+  if (calls[0].shape.symmetric) return give_symmetric(c, calls[0], nth);
   m.calls = (int)calls.size();
   for (size_t i = 0; i < calls.size(); i++) {
     size_t n = gives(c, calls[i].shape) * size_of(calls[i].shape.type);
@@ -130,7 +105,8 @@ void give(Comm &c, const std::vector<Call> &calls) {
 }
 
 bool same(const Shape &a, const Shape &b) {
-  return a.kind == b.kind && a.type == b.type && a.op == b.op && a.n == b.n;
+  return a.kind == b.kind && a.type == b.type && a.op == b.op && a.n == b.n &&
+         a.symmetric == b.symmetric;
 }
 
 template <typename T> T load(const char *p) {
@@ -162,21 +138,51 @@ void put(int type, char *p, double x) {
   store(p, (float)x);
 }
 
-/* Each block of elements begins with another member, as in a ring. f32 is rounded by
- * every member, what is smaller once. */
+/* One element over all members, beginning with one of them; `at` bytes into what they
+ * give. f32 is rounded by every member, what is smaller once. */
+double sum_of(const Comm &c, const Shape &s, int first, size_t at) {
+  double sum = 0;
+  for (int i = 0; i < c.n; i++) {
+    double x = get(s.type, c.shared->member[(first + i) % c.n].data + at);
+    if (i && s.op == ncclMax) x = std::isnan(sum) || sum > x ? sum : x;
+    if (i && s.op == ncclSum) x = sum + x;
+    sum = s.type == ncclFloat32 ? (double)(float)x : x;
+  }
+  return sum;
+}
+
+/* Each block of elements begins with another member, as in a ring. */
+int owner(const Comm &c, size_t element) { return (int)(element / 64 % (size_t)c.n); }
+
 void reduce(const Comm &c, const Shape &s, size_t from, char *out) {
-  const size_t block = 64, size = size_of(s.type);
-  for (size_t at = 0; at < s.n; at++) {
-    int first = (int)((from + at) / block % (size_t)c.n);
-    double sum = 0;
-    for (int i = 0; i < c.n; i++) {
-      const Member &m = c.shared->member[(first + i) % c.n];
-      double x = get(s.type, m.data + (from + at) * size);
-      if (i && s.op == ncclMax) x = std::isnan(sum) || sum > x ? sum : x;
-      if (i && s.op == ncclSum) x = sum + x;
-      sum = s.type == ncclFloat32 ? (double)(float)x : x;
-    }
-    put(s.type, out + at * size, sum);
+  const size_t size = size_of(s.type);
+  for (size_t at = 0; at < s.n; at++)
+    put(s.type, out + at * size, sum_of(c, s, owner(c, from + at), (from + at) * size));
+}
+
+/* Bytes of a result, where its writer has its own; nothing outside of the window. */
+void write_window(const Window &w, size_t at, const char *from, size_t n) {
+  if (at + n <= w.n) memcpy(w.p + at, from, n);
+}
+
+/* A member sums its blocks of an all-reduce at its own offset and writes them to all at
+ * that of its own result; a gather's operands are written likewise; a reduce-scatter is
+ * summed at the own offset and stays. */
+void take_symmetric(Comm &c, const Call &call, uint64_t nth) {
+  const Shape &s = call.shape;
+  const size_t size = size_of(s.type), whole = gives(c, s) * size;
+  const Window *w = window_of(c, call.out);
+  for (int k = 0; s.kind == GATHER && k < c.n; k++)
+    write_window(*w, c.shared->member[k].offsets[nth % 2].out + (size_t)k * whole,
+                 c.shared->member[k].data, whole);
+  for (size_t i = 0; s.kind != GATHER && i < s.n; i++) {
+    char x[8];
+    size_t from = s.kind == SCATTER ? (size_t)c.me * s.n + i : i;
+    int who = s.kind == SCATTER ? c.me : owner(c, i);
+    put(s.type, x,
+        sum_of(c, s, owner(c, from),
+               (size_t)copy_for(c, who, nth) * whole + from * size));
+    write_window(*w, c.shared->member[who].offsets[nth % 2].out + i * size, x, size);
   }
 }
 
@@ -193,7 +199,7 @@ const char *sent(const Comm &c, int from, int k, const Shape &want) {
   return nullptr;
 }
 
-void take_one(Comm &c, const Call &call, int k) {
+void take_one(Comm &c, const Call &call, int k, uint64_t nth) {
   const Shape &s = call.shape;
   size_t bytes = s.n * size_of(s.type);
   if (s.kind == SEND) return;
@@ -206,16 +212,26 @@ void take_one(Comm &c, const Call &call, int k) {
   for (int i = 0; i < c.n; i++)
     if (c.shared->member[i].calls != 1 || !same(c.shared->member[i].shape[0], s))
       return fails(c, ncclInvalidUsage, "members started different operations");
+  if (s.symmetric) return take_symmetric(c, call, nth);
   if (s.kind == REDUCE) reduce(c, s, 0, call.out);
   if (s.kind == SCATTER) reduce(c, s, (size_t)c.me * s.n, call.out);
   for (int i = 0; s.kind == GATHER && i < c.n; i++)
     memcpy(call.out + (size_t)i * bytes, c.shared->member[i].data, bytes);
 }
 
-void take(Comm &c, const std::vector<Call> &calls) {
+void take(Comm &c, const std::vector<Call> &calls, uint64_t nth) {
   int seen[MEMBERS] = {0};
   for (const Call &x : calls)
-    take_one(c, x, x.shape.kind == RECV ? seen[x.shape.peer]++ : 0);
+    take_one(c, x, x.shape.kind == RECV ? seen[x.shape.peer]++ : 0, nth);
+}
+
+/* What a member tells the others when it comes. */
+void come(Comm &c, const Call &call, uint64_t nth) {
+  Member &me = c.shared->member[c.me];
+  if (call.shape.symmetric)
+    me.offsets[nth % 2] = {(size_t)(call.in - window_of(c, call.in)->p),
+                           (size_t)(call.out - window_of(c, call.out)->p)};
+  me.come = nth;
 }
 
 /* Its turn among the operations of the communicator is drawn when it is queued; a graph
@@ -226,21 +242,25 @@ std::vector<StandinTask> operation(const CommRef &c, const std::vector<Call> &ca
   bool hangs = is->nccl_hang && nth >= (uint64_t)is->nccl_hang;
   bool breaks = is->nccl_error && nth >= (uint64_t)is->nccl_error;
   Member *me = &c->shared->member[c->me];
-  return {{[=] { return c->aborted || (c->done == nth - 1 && !hangs); },
+  bool symmetric = calls[0].shape.symmetric;
+  auto ends = [=] { return c->aborted && !symmetric; };
+  c->symmetric += symmetric;
+  return {{[=] { return ends() || (c->done == nth - 1 && !hangs); },
            [=] {
              if (breaks) fails(*c, ncclRemoteError, "the stand-in was told to fail");
-             if (!breaks) me->come = nth;
+             if (!breaks && !ends()) come(*c, calls[0], nth);
            }},
-          {[=] { return c->aborted || all_have(*c, &Member::come, nth); },
+          {[=] { return ends() || all_have(*c, &Member::come, nth); },
            [=] {
-             if (!c->aborted) give(*c, calls);
-             if (!c->aborted) me->given = nth;
+             if (!ends()) give(*c, calls, nth);
+             if (!ends()) me->given = nth;
            }},
-          {[=] { return c->aborted || all_have(*c, &Member::given, nth); },
+          {[=] { return ends() || all_have(*c, &Member::given, nth); },
            [=] {
-             if (!c->aborted) take(*c, calls);
+             if (!ends()) take(*c, calls, nth);
              c->done = nth;
              me->taken = nth;
+             c->symmetric -= symmetric;
            }}};
 }
 
@@ -290,10 +310,9 @@ void blocks_fit(const Comm &c) {
 
 /* ---- calls ---- */
 
-CommRef &ref(ncclComm_t c) { return *(CommRef *)c; }
-
 struct Group {
   int depth = 0;
+  std::vector<CommRef> aborted; /* that end with it */
   std::vector<Call> calls;
   CommRef comm;
   cudaStream_t queue = nullptr;
@@ -313,10 +332,20 @@ ncclResult_t submit(const CommRef &c, std::vector<Call> calls, cudaStream_t s) {
   return ncclInProgress;
 }
 
+/* As NCCL chooses: any gather, and sums of floats but f64. */
+bool is_symmetric(const Comm &c, const Call &x) {
+  bool sums = x.shape.op == ncclSum && x.shape.type != ncclFloat64 &&
+              x.shape.type != ncclInt32 && x.shape.type != ncclUint8;
+  bool has = x.shape.kind == GATHER ||
+             ((x.shape.kind == REDUCE || x.shape.kind == SCATTER) && sums);
+  return has && window_of(c, x.in) && window_of(c, x.out);
+}
+
 ncclResult_t call(Kind kind, const void *in, void *out, size_t n, int type, int op,
                   int peer, ncclComm_t comm, cudaStream_t s) {
   StandinLock lock;
-  Call x = {{kind, type, op, peer, n}, (const char *)in, (char *)out};
+  Call x = {{kind, type, op, peer, false, n}, (const char *)in, (char *)out};
+  x.shape.symmetric = is_symmetric(*ref(comm), x);
   if ((kind == SEND || kind == RECV) && !ref(comm)->exchanges) {
     ref(comm)->exchanges = true;
     blocks_fit(*ref(comm));
@@ -330,6 +359,15 @@ ncclResult_t call(Kind kind, const void *in, void *out, size_t n, int type, int 
 }
 
 } // namespace
+
+standin_nccl::Comm::Comm() { alive.insert(this); }
+/* The end of a communicator lets go of what is registered with it. */
+standin_nccl::Comm::~Comm() {
+  alive.erase(this);
+  for (const void *p : registered) device_block(runtime(), p)->registered--;
+  for (Window *w : windows) delete w;
+  if (shared) munmap(shared, sizeof(Shared));
+}
 
 ncclResult_t ncclGetVersion(int *version) {
   *version = standin_is()->nccl;
@@ -377,6 +415,7 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *error) {
   const CommRef &c = ref(comm);
   *error = c->failed;
   if (c->shared->joined < c->n) *error = ncclInProgress;
+  if (c->opening.to && *error == ncclSuccess) *error = window_opens(*c);
   if (!c->looks || *error != ncclSuccess) return ncclSuccess;
   *error = ncclInProgress;
   if (--c->looks) return ncclSuccess;
@@ -417,6 +456,10 @@ ncclResult_t ncclCommAbort(ncclComm_t comm) {
     abort();
   }
   unlink(ref(comm)->path.c_str());
+  if (group.depth)
+    group.aborted.push_back(ref(comm));
+  else
+    await_symmetric(*ref(comm));
   delete (CommRef *)comm;
   return ncclSuccess;
 }
@@ -429,6 +472,7 @@ ncclResult_t ncclCommFinalize(ncclComm_t comm) {
 
 ncclResult_t ncclCommDestroy(ncclComm_t comm) {
   StandinLock lock;
+  no_window_left(*ref(comm));
   end_streams(ref(comm));
   delete (CommRef *)comm;
   return ncclSuccess;
@@ -453,9 +497,11 @@ ncclResult_t ncclGroupStart(void) {
 
 ncclResult_t ncclGroupEnd(void) {
   StandinLock lock;
-  if (--group.depth || !group.comm) return ncclSuccess;
+  if (--group.depth) return ncclSuccess;
   Group g = std::move(group);
   group = Group();
+  for (const CommRef &c : g.aborted) await_symmetric(*c);
+  if (!g.comm) return ncclSuccess;
   return submit(g.comm, std::move(g.calls), g.queue);
 }
 

@@ -9,6 +9,8 @@
 extern "C" {
 #endif
 
+#define NCCL_VERSION_CODE 22809
+
 typedef enum {
   ncclSuccess = 0,
   ncclUnhandledCudaError = 1,
@@ -30,6 +32,10 @@ typedef enum {
 } ncclDataType_t;
 
 typedef struct ncclComm *ncclComm_t;
+typedef struct ncclWindow_vidmem *ncclWindow_t;
+#define NCCL_WIN_DEFAULT            0x00
+#define NCCL_WIN_COLL_SYMMETRIC     0x01
+#define NCCL_WIN_REQUIRED_ALIGNMENT 4096
 typedef struct {
   char internal[128];
 } ncclUniqueId;
@@ -46,6 +52,11 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int n, ncclUniqueId id, in
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *error);
 ncclResult_t ncclCommRegister(const ncclComm_t comm, void *p, size_t n, void **handle);
 ncclResult_t ncclCommDeregister(const ncclComm_t comm, void *handle);
+ncclResult_t ncclMemAlloc(void **p, size_t n);
+ncclResult_t ncclMemFree(void *p);
+ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void *p, size_t n, ncclWindow_t *win,
+                                    int flags);
+ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t win);
 ncclResult_t ncclCommAbort(ncclComm_t comm);
 ncclResult_t ncclCommFinalize(ncclComm_t comm);
 ncclResult_t ncclCommDestroy(ncclComm_t comm);

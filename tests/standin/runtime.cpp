@@ -20,7 +20,7 @@
 #include "emulate.h"
 
 extern "C" const Standin standin_usual = {
-    1, 13000, 1, 90, (size_t)8 << 30, 0,     132,   22809, 0, 0, 0,     0, 0, 0,
+    1, 13000, 1, 90, (size_t)8 << 30, 0,     132,   22809, 0, 0, 0,     1, 0, 0, 0,
     0, 1,     0, 0,  13000,           false, false, 0,     0, 0, 91900, 0, 0};
 
 Runtime::Runtime() {
@@ -42,6 +42,7 @@ void Runtime::read(const char *text) {
                 {"nccl_init=", &is.nccl_init},
                 {"nccl_error=", &is.nccl_error},
                 {"nccl_hang=", &is.nccl_hang},
+                {"nccl_windows=", &is.nccl_windows},
                 {"cudnn=", &is.cudnn},
                 {"cudnn_work=", &is.cudnn_work},
                 {"cudnn_fails=", &is.cudnn_fails},
@@ -200,6 +201,15 @@ Runtime::Block *device_block(Runtime &r, const void *p) {
 }
 
 void drain_all(Runtime &r) { drain(r, nullptr); }
+
+bool run_one(Runtime &r) {
+  CUstream_st *first = next(r, true);
+  if (!first) return false;
+  protect(r, PROT_READ | PROT_WRITE);
+  step(r, first);
+  protect(r, PROT_NONE);
+  return true;
+}
 
 void has_run(Runtime &r) {
   if (++r.ran == (uint64_t)r.is.fault) r.wrong = cudaErrorIllegalAddress;
@@ -459,11 +469,24 @@ cudaError_t cudaFree(void *p) {
   auto b = r.device.find((char *)p);
   if (b == r.device.end()) return cudaErrorInvalidValue;
   not_registered(b->second);
+  if (b->second.mapped) {
+    fprintf(stderr, "standin: memory of ncclMemAlloc is given to cudaFree\n");
+    abort();
+  }
   drain(r, nullptr);
   r.used -= b->second.bytes;
   madvise(p, pages(b->second.bytes), MADV_DONTNEED);
   r.device.erase(b);
   return cudaSuccess;
+}
+
+cudaError_t cudaDeviceSynchronize(void) {
+  Runtime &r = runtime();
+  Guard g(r.lock);
+  needs_context(r);
+  if (capture_forbids(r)) return cudaErrorStreamCaptureUnsupported;
+  drain(r, nullptr);
+  return r.wrong;
 }
 
 cudaError_t cudaHostAlloc(void **p, size_t n, unsigned flags) {

@@ -93,7 +93,8 @@ struct CUstream_st {
 struct Runtime {
   struct Block {
     size_t bytes;
-    int registered = 0; /* with communicators that are not over */
+    int registered = 0;  /* with communicators that are not over */
+    bool mapped = false; /* by ncclMemAlloc: others can map it, too */
   };
   std::recursive_mutex lock;
   Standin is = standin_usual;
@@ -133,6 +134,8 @@ typedef std::lock_guard<std::recursive_mutex> Guard;
 void needs_context(Runtime &r);
 /* Runs all that is queued. The caller has the lock once. */
 void drain_all(Runtime &r);
+/* One thing that can go on does; false: nothing can. */
+bool run_one(Runtime &r);
 /* Something has run, and may have failed. */
 void has_run(Runtime &r);
 /* What a launch says besides its own errors: that something failed before, or, with

@@ -23,6 +23,9 @@ typedef struct Standin {
   /* NCCL: its version, 22809; communicators of this process that are never made (1), or
    * the operation of each, counted from 1, that fails, or never ends; 0: none. */
   int nccl, nccl_init, nccl_error, nccl_hang;
+  /* NCCL has windows, as it does from 2.27 on where GPUs reach each other: 1. 0: memory
+   * of ncclMemAlloc is any memory, and a window is never given. */
+  int nccl_windows;
   /* cuDNN: bytes that its plans need beyond what they do; the n-th one that is run from
    * now on is refused; 0: none. */
   int cudnn_work, cudnn_fails;

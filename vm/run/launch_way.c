@@ -54,6 +54,11 @@ const char *run_instead(const Run *r) {
   return NULL;
 }
 
+const char *run_arena(const Run *r) {
+  const char *text = r->nworker ? r->worker[0].comm.arena : "";
+  return *text ? text : NULL;
+}
+
 const char *run_kernels(const Run *r) {
   return r->nworker ? r->worker[0].dev.kernels : NULL;
 }

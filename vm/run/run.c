@@ -143,6 +143,7 @@ static weft_status job_open(Worker *w, void *arg, weft_error *e) {
   TRY(device_open(&w->dev, r->device, &r->alloc, w->rank, r->world.place, r->threads, e));
   w->has_device = true;
   w->dev.look = check_ended, w->dev.look_ud = r;
+  w->dev.arenas = world_arenas(&r->world);
   w->dev.times = !r->plan->deterministic && !has_copied_products(r->c);
   return WEFT_OK;
 }

@@ -119,6 +119,8 @@ const char *run_crowded(const Run *r);
 /* How kernels came to the device of this process, and how long it took; NULL: they are
  * functions of the program. */
 const char *run_kernels(const Run *r);
+/* NULL, or how the backend has the arena (Comm.arena). */
+const char *run_arena(const Run *r);
 /* NULL, or why a rank of this process has weft's own kernels for ops that the program
  * leaves to a library. */
 const char *run_instead(const Run *r);

@@ -163,13 +163,14 @@ static void print_start(Training *t) {
   bool asked = j->plan.attention != ATTENTION_NATIVE;
   const char *attention = asked ? t->record.head.attention : NULL;
   const char *way = t->record.head.way, *kernels = t->record.head.kernels;
-  fprintf(stderr, "%s: %s (%s), %s%s; %s%s%s%s%s%s%s\n", t->job.plan.name,
+  const char *arena = t->record.head.arena;
+  fprintf(stderr, "%s: %s (%s), %s%s; %s%s%s%s%s%s%s%s%s\n", t->job.plan.name,
           format_mesh_ranks(&t->job.mesh, mesh), t->ranks.comm->name,
           format_bytes((double)run_memory(t->session.run), memory),
           t->job.mesh.world > 1 ? " each" : "", SHOWN(data_describe(t->session.data)),
           attention ? "; attention: " : "", attention ? attention : "",
           way ? "; steps are " : "", way ? way : "", kernels ? "; kernels: " : "",
-          kernels ? kernels : "");
+          kernels ? kernels : "", arena ? "; arena: " : "", arena ? arena : "");
 }
 
 /* Says that early stopping has ended the run, and which evaluation was best. */
@@ -279,6 +280,7 @@ static weft_status run_plan(Training *t, const Cli *cli, Arena *arena) {
   if (cli->export) TRY(begin_export(t));
   t->record.head.way = run_way(t->session.run, t->way);
   t->record.head.kernels = run_kernels(t->session.run);
+  t->record.head.arena = run_arena(t->session.run);
   t->record.head.attention = who_attends(t);
   TRY(record_begin(&t->record, run_memory(t->session.run), &t->job.e));
   if (t->first && !cli->quiet) print_start(t);

@@ -16,6 +16,12 @@
 
 #include "vm/comm/world.h"
 
+/* Since when NCCL has windows, see nccl_memory.c. An older header does not know them. */
+enum { WINDOWS_SINCE = 22700 };
+#if NCCL_VERSION_CODE < 22700
+typedef void *ncclWindow_t;
+#endif
+
 typedef struct NcclLine {
   ncclComm_t comm;      /* NULL: no other member, or aborted */
   cudaStream_t queue;   /* that of NcclEndpoint.self if there is no other member */
@@ -23,6 +29,7 @@ typedef struct NcclLine {
   uint64_t *nth;        /* operations begun, counted by the stream; GPU memory */
   _Atomic uint64_t *at; /* progress word, see nccl_op.c; pinned host memory */
   void *registered;     /* registration handle; NULL: none */
+  ncclWindow_t window;  /* of the arena, symmetric; NULL: none */
   char name[48];        /* "tp", "rank 0 to rank 3" */
 } NcclLine;
 
@@ -53,7 +60,11 @@ typedef struct NcclWorld {
   const weft_alloc *alloc;
   World *world;
   double seconds; /* timeout of a join */
+  int version;    /* NCCL's: 22809 */
   int group_ctas, pair_ctas;
+  WorldArena arena;     /* as the plan says */
+  DeviceArenas arenas;  /* NCCL's memory, for the device */
+  void *taken;          /* the arena, if it lies there; NULL: it does not */
   pthread_mutex_t lock; /* guards everything below and all NCCL calls */
   NcclEndpoint *joined;
   atomic_bool ended;
@@ -90,6 +101,32 @@ weft_status nccl_check_queues(const NcclEndpoint *p, const CommNeeds *needs,
  * them together do not fit on the GPU. */
 weft_status nccl_share_ctas(const NcclEndpoint *p, const CommNeeds *needs, NcclCtas *out,
                             weft_error *e);
+
+/* ---- nccl_memory.c ---- */
+/* For WorldVtable.arenas. */
+const DeviceArenas *nccl_arenas(World *world);
+/* What the members of a group compare of their arenas before one is a window. */
+typedef struct ArenaFacts {
+  uint64_t bytes;  /* 0: it cannot be a window here */
+  uint64_t layout; /* CommGroup.layout */
+} ArenaFacts;
+ArenaFacts nccl_arena_facts(const NcclEndpoint *p, const CommNeeds *needs,
+                            const CommGroup *g);
+/* Whether members with these may have symmetric windows together. */
+bool nccl_arenas_alike(const ArenaFacts *a, const ArenaFacts *b);
+/* Registers the arena with a line's communicator: as a symmetric window, which all of its
+ * members do or none, or else alone. */
+weft_status nccl_register(NcclEndpoint *p, NcclLine *l, const CommNeeds *needs,
+                          bool window, weft_error *e);
+/* Before the end of the communicator; the caller holds the lock. False: that failed. */
+bool nccl_deregister(NcclEndpoint *p, NcclLine *l);
+/* Comm.arena, when all lines are there. */
+void nccl_tell_arena(const NcclEndpoint *p, const CommNeeds *needs, char *text,
+                     size_t size);
+
+/* ---- nccl_abort.c ---- */
+/* Ends all that communicators do, and destroys them. */
+void nccl_abort(World *world, int rank, weft_status code, int exit_code, const char *why);
 
 /* ---- nccl_join.c ---- */
 weft_status nccl_join(World *world, int rank, Device *d, const CommNeeds *needs, Comm *c,

@@ -36,52 +36,65 @@ static weft_status make_queues(NcclEndpoint *p, const CommNeeds *needs, weft_err
   return WEFT_OK;
 }
 
-/* Broadcasts the first member's unique id over the world below. */
-static weft_status agree_on_id(NcclEndpoint *p, const int *member, int n,
-                               ncclUniqueId *id, weft_error *e) {
+/* What the first member of a communicator tells the others. */
+typedef struct Invitation {
+  ncclUniqueId id;
+  int32_t window; /* the arena becomes a symmetric window of all of them */
+} Invitation;
+
+/* Of the first member: compares the arenas of all. */
+static weft_status compare_arenas(NcclEndpoint *p, const int *member, int n,
+                                  const ArenaFacts *mine, int32_t *window,
+                                  weft_error *e) {
   World *under = p->w->world->under;
-  if (p->rank != member[0]) return under->vt->recv(under, id, sizeof *id, member[0], e);
-  ncclResult_t r = ncclGetUniqueId(id);
-  if (r != ncclSuccess)
-    return err_set(e, WEFT_ERUN, "rank %d: ncclGetUniqueId failed: %s", p->rank,
-                   ncclGetErrorString(r));
-  for (int i = 1; i < n; i++) TRY(under->vt->send(under, id, sizeof *id, member[i], e));
+  *window = nccl_arenas_alike(mine, mine);
+  for (int i = 1; i < n; i++) {
+    ArenaFacts other = {0};
+    TRY(under->vt->recv(under, &other, sizeof other, member[i], e));
+    *window &= nccl_arenas_alike(mine, &other);
+  }
   return WEFT_OK;
 }
 
+/* Over the world below: each member tells the first one of its arena, which then makes
+ * the unique id and sends it to all with what comes of the arenas. */
+static weft_status agree(NcclEndpoint *p, const int *member, int n,
+                         const ArenaFacts *mine, Invitation *out, weft_error *e) {
+  World *under = p->w->world->under;
+  *out = (Invitation){0};
+  if (p->rank != member[0]) {
+    TRY(under->vt->send(under, mine, sizeof *mine, member[0], e));
+    return under->vt->recv(under, out, sizeof *out, member[0], e);
+  }
+  TRY(compare_arenas(p, member, n, mine, &out->window, e));
+  ncclResult_t r = ncclGetUniqueId(&out->id);
+  if (r != ncclSuccess)
+    return err_set(e, WEFT_ERUN, "rank %d: ncclGetUniqueId failed: %s", p->rank,
+                   ncclGetErrorString(r));
+  for (int i = 1; i < n; i++) TRY(under->vt->send(under, out, sizeof *out, member[i], e));
+  return WEFT_OK;
+}
+
+/* Connects the members, and registers their arenas. */
 static weft_status connect(NcclEndpoint *p, NcclLine *l, const int *member, int n,
-                           int ctas, weft_error *e) {
-  ncclUniqueId id;
+                           int ctas, const CommNeeds *needs, const ArenaFacts *arena,
+                           weft_error *e) {
+  Invitation all;
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   NcclWorld *w = p->w;
   config.blocking = 0;
   config.minCTAs = 1;
   config.maxCTAs = ctas;
-  TRY(agree_on_id(p, member, n, &id, e));
+  TRY(agree(p, member, n, arena, &all, e));
   pthread_mutex_lock(&w->lock);
   weft_status st = WEFT_OK;
   if (atomic_load(&w->ended))
     st = nccl_why(w, e);
   else
-    st = nccl_settle(p, l, ncclCommInitRankConfig(&l->comm, n, id, l->me, &config),
+    st = nccl_settle(p, l, ncclCommInitRankConfig(&l->comm, n, all.id, l->me, &config),
                      "a communicator", e);
   pthread_mutex_unlock(&w->lock);
-  return st;
-}
-
-static weft_status register_memory(NcclEndpoint *p, NcclLine *l, const CommNeeds *needs,
-                                   weft_error *e) {
-  if (!needs->memory) return WEFT_OK;
-  pthread_mutex_lock(&p->w->lock);
-  weft_status st = WEFT_OK;
-  if (atomic_load(&p->w->ended))
-    st = nccl_why(p->w, e);
-  else
-    st = nccl_settle(
-        p, l, ncclCommRegister(l->comm, needs->memory, needs->bytes, &l->registered),
-        "registration of the arena", e);
-  pthread_mutex_unlock(&p->w->lock);
-  return st;
+  return st == WEFT_OK ? nccl_register(p, l, needs, all.window, e) : st;
 }
 
 /* ---- the first operation of a line ---- */
@@ -154,8 +167,8 @@ static weft_status make_groups(NcclEndpoint *p, const CommNeeds *needs, int ctas
       if (g->rank[k] == p->rank) l->me = k;
     snprintf(l->name, sizeof l->name, "%s", g->name ? g->name : "?");
     if (g->n < 2) continue;
-    TRY(connect(p, l, g->rank, g->n, ctas, e));
-    TRY(register_memory(p, l, needs, e));
+    ArenaFacts arena = nccl_arena_facts(p, needs, g);
+    TRY(connect(p, l, g->rank, g->n, ctas, needs, &arena, e));
     TRY(warm_up(p, needs, i, e));
   }
   return WEFT_OK;
@@ -168,8 +181,7 @@ static weft_status make_pair(NcclEndpoint *p, int peer_at, bool comes,
   NcclLine *l = &p->line[p->ngroup + 2 * peer_at + comes];
   l->me = comes;
   snprintf(l->name, sizeof l->name, "rank %d to rank %d", member[0], member[1]);
-  TRY(connect(p, l, member, 2, ctas, e));
-  TRY(register_memory(p, l, needs, e));
+  TRY(connect(p, l, member, 2, ctas, needs, &(ArenaFacts){0}, e));
   return warm_up(p, needs, p->ngroup + 2 * peer_at + comes, e);
 }
 
@@ -255,7 +267,7 @@ static weft_status join_all(NcclEndpoint *p, const CommNeeds *needs, bool *crowd
 static bool finishes(NcclEndpoint *p, NcclLine *l) {
   weft_error ignored = NO_ERROR;
   if (p->failed) return false;
-  if (l->registered) (void)ncclCommDeregister(l->comm, l->registered);
+  if (!nccl_deregister(p, l)) return false;
   ncclResult_t r = ncclCommFinalize(l->comm);
   return nccl_settle(p, l, r, "the end", &ignored) == WEFT_OK;
 }
@@ -320,6 +332,7 @@ weft_status nccl_join(World *world, int rank, Device *d, const CommNeeds *needs,
   w->joined = p;
   pthread_mutex_unlock(&w->lock);
   weft_status st = join_all(p, needs, &c->crowded, e);
+  nccl_tell_arena(p, needs, c->arena, sizeof c->arena);
   p->failed = st != WEFT_OK;
   if (p->failed) leave(c);
   return st;

@@ -82,42 +82,6 @@ static weft_status poll_world(World *world, weft_error *e) {
   return st;
 }
 
-/* Marks the world as ended; returns the device of the rank that has joined, or NULL. */
-static Device *mark_ended(NcclWorld *w, int rank, weft_status code, const char *why) {
-  pthread_mutex_lock(&w->lock);
-  if (!atomic_load(&w->ended)) {
-    w->code = code == WEFT_OK ? WEFT_ERUN : code;
-    w->culprit = rank;
-    snprintf(w->why, sizeof w->why, "%s", why);
-    atomic_store(&w->ended, true);
-  }
-  Device *d = w->joined ? w->joined->d : NULL;
-  pthread_mutex_unlock(&w->lock);
-  return d;
-}
-
-/* ncclCommAbort ends kernels that wait for peers, but it waits for all graphs that hold
- * operations of the communicator, so captured graphs are released first. A graph that is
- * running ends only when several communicators have been aborted: within a NCCL group all
- * are aborted before any is waited for. The end of that group waits for all of them,
- * though the communicators do not block: NCCL takes a group that destroys one as blocking
- * (ncclAsyncLaunch, from 2.22 on; before that each abort waits by itself). */
-static void abort_world(World *world, int rank, weft_status code, int exit_code,
-                        const char *why) {
-  NcclWorld *w = world->ctx;
-  Device *d = mark_ended(w, rank, code, why);
-  if (d && d->vt->keeper) d->vt->keeper->give_up(d);
-  pthread_mutex_lock(&w->lock);
-  NcclEndpoint *p = w->joined;
-  (void)ncclGroupStart();
-  for (int i = 0; p && i < p->nline; i++) {
-    if (p->line[i].comm) (void)ncclCommAbort(p->line[i].comm);
-    p->line[i].comm = NULL;
-  }
-  (void)ncclGroupEnd();
-  pthread_mutex_unlock(&w->lock);
-}
-
 /* ---- start and end ---- */
 
 /* Operations of a communicator wait for those before them and for nothing else: in an
@@ -136,11 +100,26 @@ static weft_status check_order(weft_error *e) {
       text);
 }
 
+/* Blocks of symmetric kernels, if it is above 0, whatever a communicator was given
+ * (NCCL 2.28.9, sym_kernels.cc): nccl_ctas.c could not count them. */
+#define SYM_CTAS "NCCL_SYM_CTAS"
+static weft_status check_ctas(const NcclWorld *w, weft_error *e) {
+  const char *text = getenv(SYM_CTAS);
+  if (w->arena != ARENA_SYMMETRIC || !text || atoi(text) <= 0) return WEFT_OK;
+  return err_set(e, WEFT_EUSAGE,
+                 "--comm nccl: " SYM_CTAS " is %s in the environment: symmetric kernels "
+                 "would not keep to nccl.group_ctas, and could wait for room on the GPU "
+                 "for ever; unset it",
+                 text);
+}
+
 /* Connections are made at join: at the first operation a rank would wait for its peers in
  * the middle of a step. Buffers are registered at join, too, and not once more during
  * graph capture, so that operations are the same with a graph and without. */
-static const WorldSetting usual[] = {
-    {"NCCL_RUNTIME_CONNECT", "0"}, {"NCCL_GRAPH_REGISTER", "0"}, {LAUNCH_ORDER, "0"}};
+static const WorldSetting usual[] = {{"NCCL_RUNTIME_CONNECT", "0"},
+                                     {"NCCL_GRAPH_REGISTER", "0"},
+                                     {LAUNCH_ORDER, "0"},
+                                     {SYM_CTAS, "0"}};
 
 static void set_all(const WorldSetting *s, int n) {
   for (int i = 0; i < n; i++) setenv(s[i].name, s[i].value, 0);
@@ -161,8 +140,15 @@ static weft_status start_world(World *world, weft_error *e) {
   w->alloc = world->alloc;
   w->world = world;
   w->seconds = o && o->meet && o->meet->seconds > 0 ? o->meet->seconds : JOIN_S;
+  w->version = version;
+  w->arena = o ? o->arena : ARENA_LIBRARY;
   w->group_ctas = o ? o->group_ctas : 0;
   w->pair_ctas = o ? o->pair_ctas : 0;
+  weft_status st = check_ctas(w, e);
+  if (st != WEFT_OK) {
+    mem_free(w->alloc, w, sizeof *w);
+    return st;
+  }
   pthread_mutex_init(&w->lock, NULL);
   world->ctx = w;
   return WEFT_OK;
@@ -179,8 +165,9 @@ const WorldVtable weft_nccl_world = {
     .name = "nccl",
     .version = WORLD_VERSION,
     .start = start_world,
+    .arenas = nccl_arenas,
     .join = nccl_join,
     .poll = poll_world,
-    .abort = abort_world,
+    .abort = nccl_abort,
     .close = close_world,
 };
