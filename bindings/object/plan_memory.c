@@ -58,6 +58,10 @@ static void add_gpu(lua_State *L, const Job *j, int pp) {
   snprintf(note, sizeof note, "of %d direction%s to other stages, of %d CTA%s", m.npair,
            plural(m.npair, "s"), m.pair_ctas, plural(m.pair_ctas, "s"));
   add_estimate(L, "NCCL pairs", m.pairs, note);
+  add_estimate(L, "NCCL arena", m.arena, "to whole pages of 2 MiB, for the arena");
+  snprintf(note, sizeof note, "buffers for symmetric windows of %d group%s", m.nwindow,
+           plural(m.nwindow, "s"));
+  add_estimate(L, "NCCL windows", m.windows, note);
   add_estimate(L, "cuDNN", m.scratch,
                "scratch of attention, at most; --device cuda has it in the arena");
   lua_setfield(L, -2, "gpu");

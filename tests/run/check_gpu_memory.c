@@ -153,6 +153,32 @@ START_TEST(scratch_of_cudnn) {
 }
 END_TEST
 
+/* What the arena takes in NCCL's memory, in whole pages of 2 MiB, and buffers of groups
+ * of two that may have windows: 2 MiB and a little, so 4. */
+#define ARENA                                                                            \
+  "local weft = require 'weft'\n"                                                        \
+  "local p = assert(weft.load('plan.lua', { set = { ['mesh.tp'] = tonumber(arg[2]),\n"   \
+  "  ['mesh.pp'] = tonumber(arg[3]), ['nccl.arena'] = arg[1] } }))\n"                    \
+  "local m, got = p:memory()[1], {}\n"                                                   \
+  "for _, c in ipairs(m.gpu) do got[c.name] = c.bytes end\n"                             \
+  "local arena, windows = got['NCCL arena'], got['NCCL windows']\n"                      \
+  "print(not arena and 'none' or arena < 2^21 and (m.total + arena) % 2^21 == 0,\n"      \
+  "  windows and windows // 2^20 // 1 | 0)\n"
+
+START_TEST(arena_of_nccl) {
+  static const struct {
+    const char *args, *says;
+  } asked[] = {{"nccl 2 1", "true\tnil\n"},    {"cuda 2 1", "none\tnil\n"},
+               {"nccl 1 1", "none\tnil\n"},    {"nccl 1 2", "true\tnil\n"},
+               {"symmetric 2 1", "true\t4\n"}, {"symmetric 1 2", "true\tnil\n"}};
+  scratch_put("arena.lua", ARENA, strlen(ARENA));
+  scratch_put("plan.lua", PLAN, strlen(PLAN));
+  Outcome o = process_run(60, "$weft lua arena.lua %s", asked[_i].args);
+  ck_assert_msg(strcmp(o.out, asked[_i].says) == 0, "%s: %s%s", asked[_i].args, o.out,
+                o.err);
+}
+END_TEST
+
 Suite *gpu_memory_suite(void) {
   Suite *s = suite_create("gpu_memory");
   TCase *c = tcase_create("gpu_memory");
@@ -163,6 +189,7 @@ Suite *gpu_memory_suite(void) {
   tcase_add_test(c, a_reserve_that_is_too_small);
   tcase_add_test(c, the_worst_is_the_sum);
   tcase_add_test(c, scratch_of_cudnn);
+  tcase_add_loop_test(c, arena_of_nccl, 0, 6);
   suite_add_tcase(s, c);
   return s;
 }

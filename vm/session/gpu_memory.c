@@ -13,7 +13,11 @@
  * (NVLS), two pieces of 1 MiB per member; a pool for sends over the network, which is
  * there in each case.
  *
- * Sends and receives have connections of their own, to each peer that has any. */
+ * Sends and receives have connections of their own, to each peer that has any.
+ *
+ * The arena is in pages of NCCL's memory (allocator.cc). The first symmetric window of a
+ * communicator brings buffers of its kernels (sym_kernels.cc, nccl_device/ll_a2a.cc): for
+ * each of 64 blocks, two slots of 16 bytes for each of 512 threads and each member. */
 #include "gpu_memory.h"
 
 #include <stdlib.h>
@@ -30,6 +34,7 @@ enum { H100_SMS = 132 };
 #define LL      (512 * KIB)
 #define LL128   (4800 * KIB)
 enum { POOL_STEPS = 16, NVLS_CTAS = 16 };
+enum { SYM_BLOCKS = 64, SYM_THREADS = 512, SYM_SLOT = 16 };
 
 typedef struct Nccl {
   uint64_t simple; /* bytes of that FIFO */
@@ -147,6 +152,17 @@ static void add_pair(GpuMemory *m, const Nccl *s, Members w) {
   m->pairs += 2 * communicator(s, w, m->pair_ctas) + exchanges(s, w, 1, m->pair_ctas);
 }
 
+/* Groups within a machine and a stage: stages have arenas of other sizes. */
+static void add_windows(GpuMemory *m, const Mesh *mesh, const Program *p,
+                        const Members *w) {
+  for (int i = 0; i < p->ncomm; i++) {
+    if (w[i].n < 2 || w[i].nodes > 1 || comm_spans_pp(mesh, &p->comm[i])) continue;
+    uint64_t slots = 1 + (uint64_t)w[i].n * 2 * SYM_THREADS;
+    m->windows += pages(SYM_BLOCKS * slots * SYM_SLOT); /* barriers fit behind them */
+    m->nwindow++;
+  }
+}
+
 static int ctas_of(const Nccl *s, int given, int otherwise) {
   int ctas = given ? given : otherwise;
   return s->most ? MIN(s->most, ctas) : ctas;
@@ -208,6 +224,9 @@ GpuMemory gpu_memory(Arena *a, const Plan *p, const Compiled *c, int pp) {
   m.group_ctas = ctas_of(&s, p->nccl.group_ctas, nccl_group_ctas(sms, m.ngroup));
   m.pair_ctas = ctas_of(&s, p->nccl.pair_ctas, nccl_pair_ctas(sms, m.npair));
   add_groups(&m, &s, prog, w);
+  if (m.ngroup + m.npair && p->nccl.arena != NCCL_ARENA_CUDA)
+    m.arena = pages(prog->arena_bytes) - prog->arena_bytes;
+  if (p->nccl.arena == NCCL_ARENA_SYMMETRIC) add_windows(&m, mesh, prog, w);
   for (int i = 0; i < stages; i++) {
     if (i == pp || !program_meets(prog, i)) continue;
     int two[] = {me, rank_on_pp(mesh, me, i)};
@@ -217,7 +236,7 @@ GpuMemory gpu_memory(Arena *a, const Plan *p, const Compiled *c, int pp) {
 }
 
 uint64_t gpu_memory_sum(const GpuMemory *m) {
-  return m->context + m->groups + m->pairs + m->scratch;
+  return m->context + m->groups + m->pairs + m->arena + m->windows + m->scratch;
 }
 
 uint64_t gpu_memory_worst(Arena *a, const Plan *p, const Compiled *c, int *pp) {

@@ -12,9 +12,12 @@ typedef struct GpuMemory {
   uint64_t context; /* of CUDA, with kernels */
   uint64_t groups;  /* buffers of communicators of collectives, */
   uint64_t pairs;   /* of those of sends and receives */
+  uint64_t arena;   /* what NCCL rounds the arena up by */
+  uint64_t windows; /* buffers of symmetric kernels; 0: the plan asks for none */
   uint64_t
       scratch; /* of cuDNN's attention, at most; 0: it is in the arena, or not used */
   int ngroup, npair; /* how many of them have two or more members */
+  int nwindow;       /* groups that may have symmetric windows */
   int group_ctas, pair_ctas;
 } GpuMemory;
 GpuMemory gpu_memory(Arena *a, const Plan *p, const Compiled *c, int pp);
