@@ -4,9 +4,9 @@
 # line for each to the terminal, and last what passed, in words and as one line of JSON, which is
 # in result.json there, too. Where there is no GPU it says so and ends with code 77.
 #
-# --limits says how many seconds each part has at most. memcheck and racecheck, by
-# compute-sanitizer, and table-moe, the table of a Mixtral, are calls of their own: they run where
-# they are named.
+# --limits says how many seconds each part has at most. windows, which needs two GPUs, table-moe,
+# the table of a Mixtral, and memcheck and racecheck, by compute-sanitizer, are calls of their
+# own: they run where they are named.
 #
 # WEFT_GPU_BIN   where weft, weft-gpu and the modules are (build)
 # WEFT_GPU_OUT   the folder
@@ -113,16 +113,18 @@ if limits || [ -f "$bin/weft_nccl.so" ]; then
 else
   say "nccl-*, failures: $bin/weft_nccl.so is not there: NCCL was not found"
 fi
+extra windows 60 tests/gpu/windows.sh "$weft" $quick "${more[@]}"
 extra memcheck 500 sh -c "$(sanitized memcheck)"
 extra racecheck 500 sh -c "$(sanitized racecheck)"
 part race 160 python3 tests/gpu/race.py --weft "$weft" --out "$out" --seconds 150 "${race[@]}"
 
 ! limits || exit 0
 
-for name in kernels cudnn table table-moe memory failures race; do
+for name in kernels cudnn table table-moe memory nccl-2 failures race; do
   [ ! -f "$out/$name.txt" ] || case $name in
   kernels | cudnn) tail -n 1 "$out/$name.txt" ;;
   table | table-moe) sed -n '1p;$p' "$out/$name.txt" ;;
+  nccl-2) grep -o -m 1 'arena: .*' "$out/$name.txt" ;;
   memory | failures) grep -E '^(memory|nan|kill|stop): ' "$out/$name.txt" ;;
   race) grep -E '^(==|weft|PyTorch|ratio|memory|loss|skipped|\{)' "$out/$name.txt" ;;
   esac

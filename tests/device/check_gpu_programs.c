@@ -309,6 +309,18 @@ START_TEST(the_script_runs_its_parts) {
 }
 END_TEST
 
+/* What two GPUs share. */
+START_TEST(the_script_looks_at_windows) {
+  put_smi(_i ? "GPU 0: a stand-in\nGPU 1: a stand-in" : "GPU 0: a stand-in");
+  Outcome o =
+      process_run(300, "sh -c '" GPU_SH "WEFT_STANDIN=gpus=2 WEFT_GPU_MORE=\"" SMALL
+                       "\" " SCRIPT ".sh windows'");
+  ck_assert_msg(o.code == 0, "code %d: %s%s%s", o.code, o.out, o.err, all_said());
+  ck_assert_msg(strstr(o.out, _i ? "windows: the loss is " : "skipped: windows;") != NULL,
+                "%s%s", o.out, all_said());
+}
+END_TEST
+
 START_TEST(the_script_says_what_fails) {
   put_smi("GPU 0: a stand-in");
   Outcome o = process_run(300, "sh -c '" GPU_SH
@@ -370,6 +382,7 @@ Suite *gpu_programs_suite(void) {
   tcase_add_loop_test(t, the_race_is_of_one_model, 0, LEN(races));
   tcase_add_loop_test(t, the_race_sees_another_model, 0, LEN(another));
   tcase_add_test(t, the_script_runs_its_parts);
+  tcase_add_loop_test(t, the_script_looks_at_windows, 0, 2);
   tcase_add_test(t, the_script_says_what_fails);
   tcase_add_test(t, the_script_skips_where_there_is_no_gpu);
   tcase_add_test(t, what_is_packed_runs);
