@@ -20,11 +20,13 @@
 
 enum { MEMBERS = 2, COUNT = 96, ARENA = 1 << 16, IN = 4096, OUT = 8192 };
 
-/* Rank 1 has its operands elsewhere, and another number of pages. */
+/* Rank 1 has its operands elsewhere, another number of pages, another machine, and
+ * memory of CUDA's. */
 typedef struct Case {
   const char *says; /* of the arena */
   WorldArena arena;
   size_t shift, more;
+  bool apart, mixed;
   bool lies; /* about its layout: as if all had the same */
   bool wrong;
   int nccl, windows; /* of the stand-in: 0: as usual; 1: none */
@@ -67,9 +69,11 @@ static weft_status join(Member *m) {
 }
 
 static weft_status open_member(Member *m, const Rendezvous *meet) {
-  WorldOptions o = {.meet = meet, .arena = m->is->arena};
+  WorldArena arena = m->is->mixed && meet->rank ? ARENA_DEVICE : m->is->arena;
+  WorldOptions o = {.meet = meet, .arena = arena};
   Standin s = standin_usual;
   setenv(CUDA_CONNECTIONS, "32", 0);
+  if (m->is->apart && meet->rank) setenv("NCCL_HOSTID", "another", 1);
   s.order = (uint64_t)meet->rank + 3;
   if (m->is->nccl) s.nccl = m->is->nccl;
   s.nccl_windows = !m->is->windows;
@@ -168,6 +172,11 @@ static const Case cases[] = {
     {.says = NO_WINDOW, .arena = ARENA_SYMMETRIC, .shift = 512},
     {.says = NO_WINDOW, .arena = ARENA_SYMMETRIC, .more = 4 << 20},
     {.says = NO_WINDOW, .arena = ARENA_SYMMETRIC, .windows = 1},
+    {.says = NO_WINDOW, .arena = ARENA_SYMMETRIC, .apart = true},
+    {.says = "NCCL's memory, not registered where members have other memory.",
+     .arena = ARENA_LIBRARY,
+     .shift = 512,
+     .mixed = true},
     {.says = "CUDA's memory, registered (NCCL 2.26 has no windows).",
      .arena = ARENA_SYMMETRIC,
      .nccl = 22602},
@@ -196,10 +205,11 @@ END_TEST
 
 /* ---- the program ---- */
 
-#define BESIDE                                                                           \
+#define HERE                                                                             \
   "cp $weft weft; ln -sf " WEFT_BINARY_DIR "/standin/weft_cuda.so " WEFT_BINARY_DIR      \
-  "/standin/weft_nccl.so .; exec env "
-#define RUN "./weft run plan.lua --device cuda --threads 1 --steps 3 --procs 4 "
+  "/standin/weft_nccl.so .; "
+#define BESIDE HERE "exec env "
+#define RUN    "./weft run plan.lua --device cuda --threads 1 --steps 3 --procs 4 "
 
 static void put_plan(void) {
   static const char plan[] =
@@ -225,9 +235,12 @@ static double loss_of(const Outcome *o) {
 static const struct {
   const char *environment, *options, *says;
 } runs[] = {
-    {"WEFT_STANDIN=order=1", "", "; arena: NCCL's memory, registered\n"},
-    {"WEFT_STANDIN=order=2", "--set nccl.arena=cuda",
-     "; arena: CUDA's memory, registered\n"},
+    {"WEFT_STANDIN=order=1", "--set nccl.arena=nccl",
+     "; arena: NCCL's memory, registered\n"},
+    {"WEFT_STANDIN=order=2", "", "; arena: CUDA's memory, registered\n"},
+    {"NCCL_CUMEM_ENABLE=0", "--set nccl.arena=symmetric",
+     "; arena: NCCL's memory, symmetric windows of 0 of 3 groups, registered "
+     "elsewhere\n"},
     {"WEFT_STANDIN=order=3", "--set nccl.arena=symmetric",
      "; arena: NCCL's memory, symmetric windows of 1 of 3 groups, registered "
      "elsewhere\n"},
@@ -254,7 +267,9 @@ static const struct {
   const char *environment, *says;
   int code;
 } failures[] = {
-    {"NCCL_SYM_CTAS=8", "NCCL_SYM_CTAS is 8 in the environment: symmetric kernels", 2},
+    {"NCCL_SYM_CTAS=8", "NCCL_SYM_CTAS is 8 in the environment: what lies in symmetric",
+     2},
+    {"NCCL_CTA_POLICY=2", "NCCL_CTA_POLICY is 2 in the environment: what lies in", 2},
     {"WEFT_STANDIN=memory=3000", "as check predicts; the GPU has", 3},
     /* Kernels of windows look at no abort, and nothing else ends them. */
     {"WEFT_STANDIN=nccl_hang=9", "no progress for ", 1},
@@ -270,6 +285,20 @@ START_TEST(what_fails_is_told) {
 }
 END_TEST
 
+/* Of four processes one is killed: the abort of the others does not end, and yet they say
+ * why before the launcher ends them. */
+START_TEST(a_lost_rank_is_told) {
+  put_plan();
+  Outcome o = process_run(
+      60, "sh -c '" HERE "./weft run plan.lua --device cuda --threads 1 --procs 4 "
+          "--steps 1000000 --set nccl.arena=symmetric >out 2>err & p=$!; "
+          "until grep -q step out; do sleep 0.1; done; "
+          "kill -9 $(pgrep -P $p | tail -n 1); wait $p; echo code $?; cat err'");
+  ck_assert_msg(strstr(o.out, " has ended; it was in ") != NULL, "%s%s", o.out, o.err);
+  ck_assert_msg(!strstr(o.out, "code 0"), "%s", o.out);
+}
+END_TEST
+
 Suite *nccl_windows_suite(void) {
   Suite *s = suite_create("nccl_windows");
   TCase *tc = tcase_create("members");
@@ -281,6 +310,7 @@ Suite *nccl_windows_suite(void) {
   tcase_add_checked_fixture(tc, scratch_setup, scratch_teardown);
   tcase_add_loop_test(tc, the_program_tells_it, 0, LEN(runs));
   tcase_add_loop_test(tc, what_fails_is_told, 0, LEN(failures));
+  tcase_add_test(tc, a_lost_rank_is_told);
   suite_add_tcase(s, tc);
   return s;
 }

@@ -6,8 +6,8 @@
  * What a launch touches is one image, with a margin after each operand, result and
  * scratch: uploaded, and brought back as a whole. So what a kernel writes where it may
  * not is seen. Twice as it is, which must give the same bits; then once more with results
- * that hold nan
- * (-1 where they are integers), which must not be read. With --cudnn those problems that
+ * that hold nan (-1 where they are integers), which must not be read, and where results
+ * may lie over operands with these in the same place. With --cudnn those problems that
  * the device leaves to cuDNN where a plan asks for it, by cuDNN. */
 #include "gpu.h"
 
@@ -29,11 +29,11 @@ typedef struct Side {
   size_t room;
 } Side;
 
-/* Where everything lies: operands, results (those of an alias are its operand), scratch.
- */
+/* Where everything lies: operands, results (those of an alias are its operand), scratch;
+ * and which of these places each result has. */
 typedef struct Layout {
   size_t at[PLACES], n[PLACES], bytes;
-  int work, places;
+  int work, places, result[KERNEL_MAX_OUT];
 } Layout;
 
 typedef struct Worst {
@@ -79,18 +79,29 @@ static KernelArgs shapes(const Problem *p, bool accumulate) {
   return a;
 }
 
-static Layout lay_out(const DeviceKind *kind, const Problem *p, const KernelArgs *a) {
+/* The operand that result k may lie over in a program (in_place.def), or -1. */
+static int over(const Problem *p, const KernelArgs *a, int k) {
+  for (const OpPlace *o = op_place; o < op_place + op_places; o++)
+    if (op_place_is(o, p->op, &p->attr) && place_is_free(o) && o->result == k &&
+        kernel_bytes(&a->in[o->other]) == kernel_bytes(&a->out[k]))
+      return o->other;
+  return -1;
+}
+
+/* `in_place`: with results over operands, where they may lie there. */
+static Layout lay_out(const DeviceKind *kind, const Problem *p, const KernelArgs *a,
+                      bool in_place) {
   Layout l = {0};
   for (int i = 0; i < p->nin; i++) place(&l, kernel_bytes(&a->in[i]));
-  for (int i = 0; i < p->nout; i++)
-    place(&l, p->out[i].alias < 0 ? kernel_bytes(&a->out[i]) : 0);
+  for (int i = 0; i < p->nout; i++) {
+    int at = p->out[i].alias;
+    if (at < 0 && in_place) at = over(p, a, i);
+    l.result[i] = at < 0 ? l.places : at;
+    place(&l, at < 0 ? kernel_bytes(&a->out[i]) : 0);
+  }
   l.work = l.places;
   place(&l, kind->work(p->op, a));
   return l;
-}
-
-static int of_result(const Problem *p, int i) {
-  return p->out[i].alias < 0 ? p->nin + i : p->out[i].alias;
 }
 
 static unsigned char *image(const Layout *l, const Problem *p) {
@@ -99,7 +110,7 @@ static unsigned char *image(const Layout *l, const Problem *p) {
   memset(m, MARK, l->bytes);
   for (int i = 0; i < p->nin; i++) kernel_put(&p->in[i], m + l->at[i]);
   for (int i = 0; i < p->nout; i++)
-    if (p->out[i].alias < 0) kernel_put(&p->out[i], m + l->at[p->nin + i]);
+    if (l->result[i] == p->nin + i) kernel_put(&p->out[i], m + l->at[p->nin + i]);
   memset(m + l->at[l->work], 0xff, l->n[l->work]);
   return m;
 }
@@ -123,7 +134,7 @@ static weft_status launch(Side *s, const Problem *p, KernelArgs *a, const Layout
     return err_set(e, WEFT_ERUN, "device %s has no kernel", s->kind->name);
   if (k->prepare) TRY(k->prepare(&s->dev, a, e));
   for (int i = 0; i < p->nin; i++) a->in[i].p = s->memory + l->at[i];
-  for (int i = 0; i < p->nout; i++) a->out[i].p = s->memory + l->at[of_result(p, i)];
+  for (int i = 0; i < p->nout; i++) a->out[i].p = s->memory + l->at[l->result[i]];
   a->work = s->memory + l->at[l->work];
   device_upload(&s->dev, s->memory, m, l->bytes);
   device_launch(&s->dev, k, a);
@@ -134,11 +145,11 @@ static weft_status launch(Side *s, const Problem *p, KernelArgs *a, const Layout
 }
 
 /* The image becomes what the launch leaves. */
-static weft_status run(Side *s, const Problem *p, bool accumulate, unsigned char *m,
-                       weft_error *e) {
+static weft_status run(Side *s, const Problem *p, bool accumulate, bool in_place,
+                       unsigned char *m, weft_error *e) {
   enum { ALIGN = 64 };
   KernelArgs a = shapes(p, accumulate);
-  Layout l = lay_out(s->kind, p, &a);
+  Layout l = lay_out(s->kind, p, &a, in_place);
   size_t state = s->kind->state(p->op, &a);
   TRY(has_room(s, l.bytes, e));
   a.state = aligned_alloc(ALIGN, (state + ALIGN) / ALIGN * ALIGN);
@@ -154,7 +165,7 @@ static bool untouched(const Problem *p, const Layout *l, const unsigned char *wa
                       const unsigned char *is, weft_error *e) {
   for (int i = 0; i < l->places; i++) {
     bool result = i >= p->nin;
-    for (int k = 0; k < p->nout; k++) result |= of_result(p, k) == i;
+    for (int k = 0; k < p->nout; k++) result |= l->result[k] == i;
     if (!result && memcmp(was + l->at[i], is + l->at[i], l->n[i]) != 0)
       return err_set(e, WEFT_ERUN, "operand %d is changed", i), false;
     size_t end = l->at[i] + l->n[i];
@@ -172,7 +183,7 @@ static bool compare(Bench *b, const Problem *p, const RefArgs *ref, const Kernel
                     weft_error *e) {
   for (int i = 0; i < p->nout; i++) {
     KTensor t = a->out[i];
-    t.p = (void *)(m + l->at[of_result(p, i)]);
+    t.p = (void *)(m + l->at[l->result[i]]);
     DType type = kernel_cuda_coarse(p, i) ? p->in[0].type : p->out[i].type;
     KernelDifference d = kernel_compare(&t, kernel_gpu_limit(p, type), ref->out[i].v,
                                         kernel_nothing(p), poisoned);
@@ -196,7 +207,7 @@ static bool compare(Bench *b, const Problem *p, const RefArgs *ref, const Kernel
 static bool same_bits(const Problem *p, const Layout *l, const unsigned char *a,
                       const unsigned char *b, weft_error *e) {
   for (int i = 0; i < p->nout; i++) {
-    int k = of_result(p, i);
+    int k = l->result[i];
     if (memcmp(a + l->at[k], b + l->at[k], l->n[k]) != 0)
       return err_set(e, WEFT_ERUN, "result %d is not the same bits twice", i), false;
   }
@@ -207,10 +218,10 @@ static bool same_bits(const Problem *p, const Layout *l, const unsigned char *a,
 static void of_cpu(Bench *b, const Problem *p, const RefArgs *ref,
                    const unsigned char *m) {
   KernelArgs a = shapes(p, ref->accumulate);
-  Layout l = lay_out(b->cpu.kind, p, &a);
+  Layout l = lay_out(b->cpu.kind, p, &a, false);
   for (int i = 0; i < p->nout; i++) {
     KTensor t = a.out[i];
-    t.p = (void *)(m + l.at[of_result(p, i)]);
+    t.p = (void *)(m + l.at[l.result[i]]);
     KernelDifference d =
         kernel_difference(&t, p->out[i].type, ref->out[i].v, kernel_nothing(p), true);
     b->worst.cpu = fmax(b->worst.cpu, d.norm);
@@ -255,14 +266,15 @@ static bool any_order(const Source *s, int op) {
 static bool as_it_is(Bench *b, const Source *s, bool accumulate, weft_error *e) {
   Problem p = problem(s);
   KernelArgs a = shapes(&p, accumulate);
-  Layout l = lay_out(b->cuda.kind, &p, &a), home = lay_out(b->cpu.kind, &p, &a);
+  Layout l = lay_out(b->cuda.kind, &p, &a, false),
+         home = lay_out(b->cpu.kind, &p, &a, false);
   unsigned char *was = image(&l, &p), *m = image(&l, &p), *again = image(&l, &p),
                 *cpu = image(&home, &p);
   bool ok = was && m && again && cpu;
   if (!ok) err_set(e, WEFT_ENOMEM, "out of memory");
-  ok = ok && run(&b->cuda, &p, accumulate, m, e) == WEFT_OK &&
-       run(&b->cuda, &p, accumulate, again, e) == WEFT_OK &&
-       run(&b->cpu, &p, accumulate, cpu, e) == WEFT_OK;
+  ok = ok && run(&b->cuda, &p, accumulate, false, m, e) == WEFT_OK &&
+       run(&b->cuda, &p, accumulate, false, again, e) == WEFT_OK &&
+       run(&b->cpu, &p, accumulate, false, cpu, e) == WEFT_OK;
   RefArgs ref = problem_ref(&p, accumulate);
   if (ok) ref_ops[p.op](&ref);
   ok = ok && untouched(&p, &l, was, m, e) && compare(b, &p, &ref, &a, &l, m, false, e) &&
@@ -273,16 +285,25 @@ static bool as_it_is(Bench *b, const Source *s, bool accumulate, weft_error *e) 
   return ok;
 }
 
-static bool poisoned(Bench *b, const Source *s, weft_error *e) {
+static bool has_places(const Problem *p, const KernelArgs *a) {
+  for (int i = 0; i < p->nout; i++)
+    if (over(p, a, i) >= 0) return true;
+  return false;
+}
+
+/* With results that hold nan, or, `in_place`, over operands, as far as they may be. */
+static bool once_more(Bench *b, const Source *s, bool in_place, weft_error *e) {
   Problem p = problem(s);
-  poison(&p);
+  if (!in_place) poison(&p);
   KernelArgs a = shapes(&p, false);
-  Layout l = lay_out(b->cuda.kind, &p, &a);
-  unsigned char *m = image(&l, &p);
-  bool ok = m && run(&b->cuda, &p, false, m, e) == WEFT_OK;
-  RefArgs ref = problem_ref(&p, false);
-  if (ok) ref_ops[p.op](&ref);
-  ok = ok && compare(b, &p, &ref, &a, &l, m, true, e);
+  Layout l = lay_out(b->cuda.kind, &p, &a, in_place);
+  bool ok = in_place && !has_places(&p, &a);
+  unsigned char *m = ok ? NULL : image(&l, &p);
+  if (!ok && m && run(&b->cuda, &p, false, in_place, m, e) == WEFT_OK) {
+    RefArgs ref = problem_ref(&p, false);
+    ref_ops[p.op](&ref);
+    ok = compare(b, &p, &ref, &a, &l, m, !in_place, e);
+  }
   free(m);
   problem_free(&p);
   return ok;
@@ -303,7 +324,8 @@ static void try(Bench *b, int op, const Source *s, bool adds) {
   if (b->absent || (s->cudnn && !by_library(b, s))) return;
   for (int accumulate = 0; accumulate <= adds; accumulate++) {
     weft_error e = {.rank = -1};
-    bool ok = as_it_is(b, s, accumulate, &e) && (accumulate || poisoned(b, s, &e));
+    bool ok = as_it_is(b, s, accumulate, &e) &&
+              (accumulate || (once_more(b, s, false, &e) && once_more(b, s, true, &e)));
     if (!ok && e.code == WEFT_EPLAN && (is_linear_fp8(op) || s->cudnn)) {
       if (!b->lacks[s->c->attr.fp8]) printf("not here: %s\n", e.text);
       b->lacks[s->c->attr.fp8] = true;

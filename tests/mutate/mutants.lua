@@ -323,7 +323,7 @@ return {
   { file = "vm/comm/tcp/tcp_group.c", suites = "tcp",
     from = "if (x->everybody && g->peer[k].sent < give(x, g, k).n) return false;", to = "" },
   { file = "vm/comm/nccl/nccl_memory.c", suites = "nccl_windows",
-    from = "&& a->layout == b->layout;", to = ";" },
+    from = "&& a->layout == b->layout &&", to = "&&" },
   { file = "vm/comm/nccl/nccl_memory.c", suites = "nccl_windows",
     from = "return a->bytes && a->bytes == b->bytes &&", to = "return a->bytes &&" },
   { file = "vm/rank/operand_layout.c", suites = "layouts",

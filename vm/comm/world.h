@@ -13,10 +13,10 @@ typedef struct WorldSetting {
   const char *name, *value;
 } WorldSetting;
 
-/* Where arenas lie that a backend's library registers: in its own memory; in that of the
- * device; in its own, which members of a group that have the same layout see in each
+/* Where arenas lie that a backend's library registers: in memory of the device; in its
+ * own; in its own, which members of a group that have the same layout see in each
  * other as they see theirs (symmetric windows). */
-typedef enum { ARENA_LIBRARY, ARENA_DEVICE, ARENA_SYMMETRIC } WorldArena;
+typedef enum { ARENA_DEVICE, ARENA_LIBRARY, ARENA_SYMMETRIC } WorldArena;
 
 /* Options for world_start; nothing is read later. */
 typedef struct WorldOptions {

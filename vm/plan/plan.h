@@ -227,8 +227,8 @@ typedef struct ExpectRange {
 } ExpectRange;
 #define EXPECT_TOLERANCE 0.01
 
-/* Where the arena of a rank lies: in NCCL's memory, in CUDA's, in symmetric windows. */
-typedef enum { NCCL_ARENA_NCCL, NCCL_ARENA_CUDA, NCCL_ARENA_SYMMETRIC } NcclArena;
+/* Where the arena of a rank lies: in CUDA's memory, in NCCL's, in symmetric windows. */
+typedef enum { NCCL_ARENA_CUDA, NCCL_ARENA_NCCL, NCCL_ARENA_SYMMETRIC } NcclArena;
 
 /* Settings of the library, each as text; NULL: not given. */
 typedef struct NcclPlan {

@@ -5,9 +5,9 @@
 WorldOptions run_world_options(const Run *r, WorldSetting setting[RUN_SETTINGS]) {
   const NcclPlan *p = &r->plan->nccl;
   WorldOptions o = r->settings;
-  o.arena = p->arena == NCCL_ARENA_CUDA        ? ARENA_DEVICE
+  o.arena = p->arena == NCCL_ARENA_NCCL        ? ARENA_LIBRARY
             : p->arena == NCCL_ARENA_SYMMETRIC ? ARENA_SYMMETRIC
-                                               : ARENA_LIBRARY;
+                                               : ARENA_DEVICE;
   o.group_ctas = p->group_ctas;
   o.pair_ctas = p->pair_ctas;
   o.setting = setting;

@@ -191,7 +191,7 @@ typedef struct Pack {
 } Pack;
 
 /* A masked score: cuDNN's frontend gives the lowest number before 9.10, and -inf since
- * (attn_score_modifiers.h), which scaling leaves as it is. */
+ * (its score modifiers), which scaling leaves as it is. */
 static int32_t bits_of(const AgTensor *t, size_t version) {
   enum { INFINITE = 91000 };
   AgTensor is = *t;

@@ -10,8 +10,10 @@
 #include <unistd.h>
 
 #include "nccl_int.h"
+#include "vm/base/terminal.h"
 
-enum { ABORT_S = 10 };
+/* Less than a process has after another one has ended (spawn_ranks.c). */
+enum { ABORT_S = 3 };
 
 /* Marks the world as ended; returns the device of the rank that has joined, or NULL. */
 static Device *mark_ended(NcclWorld *w, int rank, weft_status code, const char *why) {
@@ -39,6 +41,7 @@ static void abort_lines(NcclEndpoint *p) {
     if (p->line[i].comm) (void)ncclCommAbort(p->line[i].comm);
     p->line[i].comm = NULL;
     p->line[i].window = NULL;
+    p->line[i].windows = false;
     p->line[i].registered = NULL;
   }
   (void)ncclGroupEnd();
@@ -56,9 +59,10 @@ static void *abort_main(void *arg) {
   return NULL;
 }
 
+/* Also one that is still being made, in which the driver waits for all members. */
 static bool has_window(const NcclEndpoint *p) {
   for (int i = 0; p && i < p->nline; i++)
-    if (p->line[i].comm && p->line[i].window) return true;
+    if (p->line[i].comm && p->line[i].windows) return true;
   return false;
 }
 
@@ -93,7 +97,7 @@ void nccl_abort(World *world, int rank, weft_status code, int exit_code,
     abort_lines(w->joined);
   if (!ends) {
     fflush(stdout);
-    if (!world->quiet) fprintf(stderr, "weft: %s\n", why);
+    if (!world->quiet) fprintf(stderr, "weft: %s\n", SHOWN(why));
     fflush(stderr);
     _exit(exit_code);
   }

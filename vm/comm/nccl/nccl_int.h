@@ -30,6 +30,8 @@ typedef struct NcclLine {
   _Atomic uint64_t *at; /* progress word, see nccl_op.c; pinned host memory */
   void *registered;     /* registration handle; NULL: none */
   ncclWindow_t window;  /* of the arena, symmetric; NULL: none */
+  bool windows;         /* it has been asked for */
+  bool alone;           /* members have other kinds of memory: nothing is registered */
   char name[48];        /* "tp", "rank 0 to rank 3" */
 } NcclLine;
 
@@ -107,9 +109,12 @@ weft_status nccl_share_ctas(const NcclEndpoint *p, const CommNeeds *needs, NcclC
 const DeviceArenas *nccl_arenas(World *world);
 /* What the members of a group compare of their arenas before one is a window. */
 typedef struct ArenaFacts {
-  uint64_t bytes;  /* 0: it cannot be a window here */
-  uint64_t layout; /* CommGroup.layout */
+  uint64_t bytes;   /* 0: it cannot be a window here */
+  uint64_t layout;  /* CommGroup.layout */
+  uint64_t machine; /* a number of the one that it is in */
+  uint64_t library; /* whether it lies in NCCL's memory: members register alike */
 } ArenaFacts;
+/* g NULL: of a pair. */
 ArenaFacts nccl_arena_facts(const NcclEndpoint *p, const CommNeeds *needs,
                             const CommGroup *g);
 /* Whether members with these may have symmetric windows together. */

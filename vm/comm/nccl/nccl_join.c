@@ -40,18 +40,20 @@ static weft_status make_queues(NcclEndpoint *p, const CommNeeds *needs, weft_err
 typedef struct Invitation {
   ncclUniqueId id;
   int32_t window; /* the arena becomes a symmetric window of all of them */
+  int32_t alone;  /* arenas lie in memory of other kinds: none is registered */
 } Invitation;
 
 /* Of the first member: compares the arenas of all. */
 static weft_status compare_arenas(NcclEndpoint *p, const int *member, int n,
-                                  const ArenaFacts *mine, int32_t *window,
+                                  const ArenaFacts *mine, Invitation *out,
                                   weft_error *e) {
   World *under = p->w->world->under;
-  *window = nccl_arenas_alike(mine, mine);
+  out->window = nccl_arenas_alike(mine, mine);
   for (int i = 1; i < n; i++) {
     ArenaFacts other = {0};
     TRY(under->vt->recv(under, &other, sizeof other, member[i], e));
-    *window &= nccl_arenas_alike(mine, &other);
+    out->window &= nccl_arenas_alike(mine, &other);
+    out->alone |= other.library != mine->library;
   }
   return WEFT_OK;
 }
@@ -66,7 +68,7 @@ static weft_status agree(NcclEndpoint *p, const int *member, int n,
     TRY(under->vt->send(under, mine, sizeof *mine, member[0], e));
     return under->vt->recv(under, out, sizeof *out, member[0], e);
   }
-  TRY(compare_arenas(p, member, n, mine, &out->window, e));
+  TRY(compare_arenas(p, member, n, mine, out, e));
   ncclResult_t r = ncclGetUniqueId(&out->id);
   if (r != ncclSuccess)
     return err_set(e, WEFT_ERUN, "rank %d: ncclGetUniqueId failed: %s", p->rank,
@@ -94,6 +96,7 @@ static weft_status connect(NcclEndpoint *p, NcclLine *l, const int *member, int 
     st = nccl_settle(p, l, ncclCommInitRankConfig(&l->comm, n, all.id, l->me, &config),
                      "a communicator", e);
   pthread_mutex_unlock(&w->lock);
+  l->alone = all.alone;
   return st == WEFT_OK ? nccl_register(p, l, needs, all.window, e) : st;
 }
 
@@ -181,7 +184,8 @@ static weft_status make_pair(NcclEndpoint *p, int peer_at, bool comes,
   NcclLine *l = &p->line[p->ngroup + 2 * peer_at + comes];
   l->me = comes;
   snprintf(l->name, sizeof l->name, "rank %d to rank %d", member[0], member[1]);
-  TRY(connect(p, l, member, 2, ctas, needs, &(ArenaFacts){0}, e));
+  ArenaFacts arena = nccl_arena_facts(p, needs, NULL);
+  TRY(connect(p, l, member, 2, ctas, needs, &arena, e));
   return warm_up(p, needs, p->ngroup + 2 * peer_at + comes, e);
 }
 

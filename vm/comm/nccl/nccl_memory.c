@@ -16,8 +16,9 @@
  * multiple of 4096 of its allocation. Of a nonblocking communicator it goes on in a
  * thread, which writes the window when it ends: whatever the call returns, it is over
  * when ncclCommGetAsyncError says so. The window is NULL where there are none (2.27
- * without virtual memory, NCCL_LOCAL_REGISTER=0). It registers as ncclCommRegister does,
- * too, and may be done for one memory by any number of communicators. The end of a
+ * with NCCL_LOCAL_REGISTER=0), or one that is a registration alone (2.28 where members
+ * do not reach each other). It registers as ncclCommRegister does, too, and may be done
+ * for one memory by any number of communicators. The end of a
  * communicator releases no window: the memory would stay taken (ncclDevrFinalize), so
  * windows go before.
  *
@@ -31,6 +32,8 @@
 #include "nccl_int.h"
 
 #include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
 
 #if NCCL_VERSION_CODE >= 22700
 /* An older library does not have them, and the module opens all the same. */
@@ -90,22 +93,45 @@ const DeviceArenas *nccl_arenas(World *world) {
 
 /* ---- registration ---- */
 
+static bool is_off(const char *name) {
+  const char *text = getenv(name);
+  return text && strcmp(text, "0") == 0;
+}
+
+/* As NCCL tells machines apart (misc/utils.cc, getHostHash). */
+static uint64_t machine_here(void) {
+  char name[256] = "", boot[64] = "";
+  const char *told = getenv("NCCL_HOSTID");
+  if (told) return hash_bytes(1, told, strlen(told));
+  (void)gethostname(name, sizeof name - 1);
+  FILE *f = fopen("/proc/sys/kernel/random/boot_id", "r");
+  if (f && !fgets(boot, sizeof boot, f)) boot[0] = 0;
+  if (f) fclose(f);
+  return hash_bytes(hash_bytes(1, name, strlen(name)), boot, strlen(boot));
+}
+
 ArenaFacts nccl_arena_facts(const NcclEndpoint *p, const CommNeeds *needs,
                             const CommGroup *g) {
-  bool can = p->w->arena == ARENA_SYMMETRIC && p->w->taken &&
-             needs->memory == p->w->taken && g->layout;
-  return can ? (ArenaFacts){needs->bytes, g->layout} : (ArenaFacts){0};
+  bool library = p->w->taken && needs->memory == p->w->taken;
+  bool can = library && p->w->arena == ARENA_SYMMETRIC && g && g->layout &&
+             !is_off("NCCL_CUMEM_ENABLE") && !is_off("NCCL_WIN_ENABLE");
+  ArenaFacts facts = {.library = library};
+  if (can)
+    facts.bytes = needs->bytes, facts.layout = g->layout, facts.machine = machine_here();
+  return facts;
 }
 
 bool nccl_arenas_alike(const ArenaFacts *a, const ArenaFacts *b) {
-  return a->bytes && a->bytes == b->bytes && a->layout == b->layout;
+  return a->bytes && a->bytes == b->bytes && a->layout == b->layout &&
+         a->machine == b->machine;
 }
 
 weft_status nccl_register(NcclEndpoint *p, NcclLine *l, const CommNeeds *needs,
                           bool window, weft_error *e) {
-  if (!needs->memory) return WEFT_OK;
+  if (!needs->memory || l->alone) return WEFT_OK;
   pthread_mutex_lock(&p->w->lock);
   weft_status st = atomic_load(&p->w->ended) ? nccl_why(p->w, e) : WEFT_OK;
+  l->windows = window;
   if (st == WEFT_OK && window)
     st = nccl_settle(p, l, open_window(l, needs), "a window on the arena", e);
   if (st == WEFT_OK && !l->window)
@@ -135,17 +161,24 @@ static const char *memory_of(const NcclEndpoint *p, const CommNeeds *needs) {
 void nccl_tell_arena(const NcclEndpoint *p, const CommNeeds *needs, char *text,
                      size_t size) {
   int groups = 0, windows = 0;
+  bool alone = false;
   for (int i = 0; i < p->ngroup; i++) {
     groups += p->line[i].n > 1;
     windows += p->line[i].window != NULL;
   }
+  for (int i = 0; i < p->nline; i++) alone |= p->line[i].alone;
   if (!needs->memory) return;
-  int v = p->w->version;
-  if (p->w->arena != ARENA_SYMMETRIC)
+  bool older = p->w->version >= WINDOWS_SINCE; /* the header */
+  int v = older ? NCCL_VERSION_CODE : p->w->version;
+  if (alone)
+    snprintf(text, size, "%s, not registered where members have other memory",
+             memory_of(p, needs));
+  else if (p->w->arena != ARENA_SYMMETRIC)
     snprintf(text, size, "%s, registered", memory_of(p, needs));
   else if (!has_windows(p->w))
-    snprintf(text, size, "%s, registered (NCCL %d.%d has no windows)",
-             memory_of(p, needs), v / 10000, v % 10000 / 100);
+    snprintf(text, size, "%s, registered (NCCL %d.%d%s has no windows)",
+             memory_of(p, needs), v / 10000, v % 10000 / 100,
+             older ? ", with which weft was built," : "");
   else
     snprintf(text, size, "%s, symmetric windows of %d of %d groups, registered elsewhere",
              memory_of(p, needs), windows, groups);

@@ -57,8 +57,9 @@ weft_status nccl_settle(NcclEndpoint *p, NcclLine *l, ncclResult_t r, const char
     if (r == ncclInProgress && now_s() > until)
       return err_set(e, WEFT_ERUN,
                      "NCCL: %s over %s of %d ranks was not done within %.0f s; look at "
-                     "NCCL_DEBUG=INFO and at the network that NCCL_SOCKET_IFNAME names",
-                     what, l->name, l->n, w->seconds);
+                     "NCCL_DEBUG=INFO and at the network that NCCL_SOCKET_IFNAME names%s",
+                     what, l->name, l->n, w->seconds,
+                     w->taken ? ", and try nccl.arena = \"cuda\"" : "");
     if (r == ncclInProgress) pause(w, i);
   }
   return nccl_failed(l, r, what, e);
@@ -101,21 +102,28 @@ static weft_status check_order(weft_error *e) {
 }
 
 /* Blocks of symmetric kernels, if it is above 0, whatever a communicator was given
- * (NCCL 2.28.9, sym_kernels.cc): nccl_ctas.c could not count them. */
-#define SYM_CTAS "NCCL_SYM_CTAS"
+ * (NCCL 2.28.9, sym_kernels.cc): nccl_ctas.c could not count them. And a policy by which
+ * what lies in windows is moved by copy engines (enqueue.cc). */
+#define SYM_CTAS   "NCCL_SYM_CTAS"
+#define CTA_POLICY "NCCL_CTA_POLICY"
 static weft_status check_ctas(const NcclWorld *w, weft_error *e) {
-  const char *text = getenv(SYM_CTAS);
-  if (w->arena != ARENA_SYMMETRIC || !text || atoi(text) <= 0) return WEFT_OK;
-  return err_set(e, WEFT_EUSAGE,
-                 "--comm nccl: " SYM_CTAS " is %s in the environment: symmetric kernels "
-                 "would not keep to nccl.group_ctas, and could wait for room on the GPU "
-                 "for ever; unset it",
-                 text);
+  static const char *const name[] = {SYM_CTAS, CTA_POLICY};
+  for (int i = 0; i < LEN(name) && w->arena == ARENA_SYMMETRIC; i++) {
+    const char *text = getenv(name[i]);
+    if (text && atoi(text) > 0)
+      return err_set(e, WEFT_EUSAGE,
+                     "--comm nccl: %s is %s in the environment: what lies in symmetric "
+                     "windows would not keep to nccl.group_ctas, and could wait for room "
+                     "on the GPU for ever; unset it",
+                     name[i], text);
+  }
+  return WEFT_OK;
 }
 
 /* Connections are made at join: at the first operation a rank would wait for its peers in
- * the middle of a step. Buffers are registered at join, too, and not once more during
- * graph capture, so that operations are the same with a graph and without. */
+ * the middle of a step. Buffers are made known at join, too, and not once more during
+ * graph capture, so that operations are the same with a graph and without; of memory that
+ * peers can map they do so at the first operation of a kind. */
 static const WorldSetting usual[] = {{"NCCL_RUNTIME_CONNECT", "0"},
                                      {"NCCL_GRAPH_REGISTER", "0"},
                                      {LAUNCH_ORDER, "0"},
@@ -141,7 +149,7 @@ static weft_status start_world(World *world, weft_error *e) {
   w->world = world;
   w->seconds = o && o->meet && o->meet->seconds > 0 ? o->meet->seconds : JOIN_S;
   w->version = version;
-  w->arena = o ? o->arena : ARENA_LIBRARY;
+  w->arena = o ? o->arena : ARENA_DEVICE;
   w->group_ctas = o ? o->group_ctas : 0;
   w->pair_ctas = o ? o->pair_ctas : 0;
   weft_status st = check_ctas(w, e);
