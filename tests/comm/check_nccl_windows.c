@@ -293,7 +293,9 @@ START_TEST(a_lost_rank_is_told) {
       60, "sh -c '" HERE "./weft run plan.lua --device cuda --threads 1 --procs 4 "
           "--steps 1000000 --set nccl.arena=symmetric >out 2>err & p=$!; "
           "until grep -q step out; do sleep 0.1; done; "
-          "kill -9 $(pgrep -P $p | tail -n 1); wait $p; echo code $?; cat err'");
+          "for s in /proc/[0-9]*/status; do "
+          "grep -qs \"^PPid:.$p$\" $s && last=${s#/proc/}; done; "
+          "kill -9 ${last%%/status}; wait $p; echo code $?; cat err'");
   ck_assert_msg(strstr(o.out, " has ended; it was in ") != NULL, "%s%s", o.out, o.err);
   ck_assert_msg(!strstr(o.out, "code 0"), "%s", o.out);
 }
