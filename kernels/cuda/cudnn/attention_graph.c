@@ -97,7 +97,7 @@ static int add_masks(AttentionGraph *g, int op, const KernelArgs *a,
 /* ---- o = softmax(scale * q k^T, masked) v, lse = log of its sums ---- */
 
 enum {
-  F_FIRST = M_N - 1,
+  F_FIRST = M_N - 1, /* the masks' tensors come first, in both graphs */
 #define FORWARD(id, ...) id,
 #include "attention_graph.def"
   F_N
@@ -225,8 +225,9 @@ static void strides_of(Layout l, const int64_t dim[4], int64_t memory,
   stride[turned ? 2 : 3] = 1;
 }
 
-/* Sums over steps and blocks, and lse, whose rows begin at any multiple of 4 bytes, come
- * from scratch. Queries are in one block, so their results have a place of their own. */
+/* Whether cuDNN writes the result to scratch: what is added up over steps of a ring or
+ * over blocks (dk and dv of keys that two have), and lse, as a block's rows of it may
+ * begin at no multiple of 16 bytes. o and dq of a query come from one block. */
 static bool staged(const Sizes *s, const Row *r) {
   if (attention_is_part(s->op)) return true;
   if (attention_pieces(s->a) < 2) return false;

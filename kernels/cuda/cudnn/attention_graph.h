@@ -11,7 +11,8 @@ typedef enum { AG_BF16, AG_F32, AG_I32, AG_BOOL } AgType;
 
 /* Where a tensor is: an operand, a result, scratch, a host constant, or virtual between
  * two ops; AG_NOWHERE: in no op of this graph. In scratch, too: AG_BY_HEADS, into which
- * an operand (B,T,H) is copied as (B,H,T) before the graph runs; and AG_STAGED, a result
+ * an operand (B,T,H), of 4 bytes an element and at any address, is copied as (B,H,T)
+ * before the graph runs; and AG_STAGED, a result
  * whose rows are put, or added, where they belong after it has run. */
 typedef enum {
   AG_IN,

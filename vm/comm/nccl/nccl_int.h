@@ -109,10 +109,10 @@ weft_status nccl_share_ctas(const NcclEndpoint *p, const CommNeeds *needs, NcclC
 const DeviceArenas *nccl_arenas(World *world);
 /* What the members of a group compare of their arenas before one is a window. */
 typedef struct ArenaFacts {
-  uint64_t bytes;   /* 0: it cannot be a window here */
-  uint64_t layout;  /* CommGroup.layout */
-  uint64_t machine; /* a number of the one that it is in */
-  uint64_t library; /* whether it lies in NCCL's memory: members register alike */
+  uint64_t bytes;       /* 0: it cannot be a window here */
+  uint64_t layout;      /* CommGroup.layout */
+  uint64_t machine;     /* a number of the one that it is in */
+  uint64_t nccl_memory; /* whether it lies in NCCL's memory: members register alike */
 } ArenaFacts;
 /* g NULL: of a pair. */
 ArenaFacts nccl_arena_facts(const NcclEndpoint *p, const CommNeeds *needs,

@@ -53,7 +53,7 @@ static weft_status compare_arenas(NcclEndpoint *p, const int *member, int n,
     ArenaFacts other = {0};
     TRY(under->vt->recv(under, &other, sizeof other, member[i], e));
     out->window &= nccl_arenas_alike(mine, &other);
-    out->alone |= other.library != mine->library;
+    out->alone |= other.nccl_memory != mine->nccl_memory;
   }
   return WEFT_OK;
 }

@@ -112,10 +112,10 @@ static uint64_t machine_here(void) {
 
 ArenaFacts nccl_arena_facts(const NcclEndpoint *p, const CommNeeds *needs,
                             const CommGroup *g) {
-  bool library = p->w->taken && needs->memory == p->w->taken;
-  bool can = library && p->w->arena == ARENA_SYMMETRIC && g && g->layout &&
+  bool nccls = p->w->taken && needs->memory == p->w->taken;
+  bool can = nccls && p->w->arena == ARENA_SYMMETRIC && g && g->layout &&
              !is_off("NCCL_CUMEM_ENABLE") && !is_off("NCCL_WIN_ENABLE");
-  ArenaFacts facts = {.library = library};
+  ArenaFacts facts = {.nccl_memory = nccls};
   if (can)
     facts.bytes = needs->bytes, facts.layout = g->layout, facts.machine = machine_here();
   return facts;
