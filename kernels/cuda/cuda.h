@@ -68,16 +68,19 @@ typedef struct CudaLaunch {
 
 /* What Device.ctx points to. */
 typedef struct CudaContext {
-  void *stream; /* of the compute queue */
-  void *lt;     /* cublasLtHandle_t, or NULL: weft's own kernels multiply */
-  void *cudnn;  /* of cudnn_plan.c; NULL: not used yet */
+  void *stream;   /* of the compute queue */
+  void *lt;       /* cublasLtHandle_t, or NULL: weft's own kernels multiply */
+  void *cudnn;    /* of cudnn_plan.c; NULL: not used yet */
+  void *hopper;   /* of attention_hopper_choice.c; NULL: not used yet */
+  int capability; /* 90 */
   struct GemmChoices *choices;  /* cublaslt_int.h; NULL: products are not timed */
   uint64_t print;               /* DeviceCapture.print: fingerprint of launches so far */
   struct LoadedKernels *loaded; /* cuda_launch.c */
-  char refused[520]; /* why the first launch or product that failed did, or "" */
-  char came[160];    /* Device.kernels */
-  char instead[300]; /* Device.instead */
-  double others;     /* GiB of the GPU that others held before; 0: hardly any */
+  char refused[520];  /* why the first launch or product that failed did, or "" */
+  char came[160];     /* Device.kernels */
+  char instead[300];  /* Device.instead */
+  char fallback[420]; /* Device.fallback */
+  double others;      /* GiB of the GPU that others held before; 0: hardly any */
 } CudaContext;
 
 #ifdef __cplusplus

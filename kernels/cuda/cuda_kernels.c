@@ -1,5 +1,6 @@
 /* cuda_kernels.c - the table of CUDA kernels by op. Conversions of placement other than
  * slice are communication and have none. */
+#include "kernels/cuda/attention/attention_hopper.h"
 #include "kernels/cuda/cudnn/cudnn_attention.h"
 #include "kernels/cuda/gemm/fp8_product.h"
 
@@ -20,11 +21,17 @@ static weft_status prepare_heads(Device *d, KernelArgs *a, weft_error *e) {
   return WEFT_OK;
 }
 
-/* Prepares weft's own kernels or, if the plan says so, cuDNN's. */
+/* Prepares weft's own kernels or, if the plan says so, cuDNN's, which may leave it to
+ * weft's. */
+static weft_status prepare(Device *d, int op, KernelArgs *a, weft_error *e) {
+  bool native = a->attr->backend == BACKEND_NATIVE;
+  bool forward = op == OP_attention || op == OP_attention_part;
+  TRY(native ? prepare_heads(d, a, e) : cudnn_prepare(d, op, a, e));
+  return forward && !cudnn_takes(a) ? hopper_prepare(d, op, a, e) : WEFT_OK;
+}
 #define EITHER(op)                                                                       \
   static weft_status prepare_##op(Device *d, KernelArgs *a, weft_error *e) {             \
-    if (a->attr->backend != BACKEND_NATIVE) return cudnn_prepare(d, OP_##op, a, e);      \
-    return prepare_heads(d, a, e);                                                       \
+    return prepare(d, OP_##op, a, e);                                                    \
   }
 EITHER(attention)
 EITHER(attention_dx)

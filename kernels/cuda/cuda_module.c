@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <time.h>
 
+#include "kernels/cuda/attention/attention_hopper.h"
 #include "kernels/cuda/cudnn/cudnn_attention.h"
 #include "cuda_device.h"
 #include "launch/failed_before.h"
@@ -141,12 +142,13 @@ static void close_cuda(Device *d) {
     if (c->beside[i]) (void)cudaStreamDestroy(c->beside[i]);
   if (c->compute) (void)cudaStreamDestroy(c->compute);
   cudnn_close(d);
+  hopper_close(d);
   cuda_lt_close(c->c.lt);
   cuda_launch_close(c, d->alloc);
   cuda_graph_close(c);
   mem_free(d->alloc, c, sizeof *c);
   d->ctx = NULL;
-  d->kernels = d->refused = d->instead = NULL;
+  d->kernels = d->refused = d->instead = d->fallback = NULL;
 }
 
 static weft_status open_cuda(Device *d, int rank, int threads, weft_error *e) {
@@ -156,7 +158,7 @@ static weft_status open_cuda(Device *d, int rank, int threads, weft_error *e) {
   if (!c) return err_set(e, WEFT_ENOMEM, "out of memory");
   d->ctx = c;
   c->gpu = gpu;
-  c->choices.capability = capability;
+  c->choices.capability = c->c.capability = capability;
   c->c.others = held_by_others();
   cuda_graph_open(c);
   const char *why = NULL;

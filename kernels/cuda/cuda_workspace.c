@@ -1,5 +1,6 @@
 /* cuda_workspace.c - scratch sizes of the CUDA kernels, compiled for the host, so that a
  * plan is sized without a GPU. */
+#include "kernels/cuda/attention/attention_hopper.h"
 #include "kernels/cuda/cudnn/cudnn_attention.h"
 #include "kernels/cuda/gemm/fp8_product.h"
 #include "vm/device/linear_ce_calls.h"
@@ -190,9 +191,11 @@ uint64_t cuda_work(int op, const KernelArgs *a) {
 }
 
 uint64_t cuda_state(int op, const KernelArgs *a) {
-  if (a->attr->backend != BACKEND_NATIVE) return CUDNN_STATE;
+  bool forward = op == OP_attention || op == OP_attention_part;
+  uint64_t hopper = forward ? HOPPER_STATE : 0;
+  if (a->attr->backend != BACKEND_NATIVE) return CUDNN_STATE + hopper;
   if (linear_ce(op)) return LINEAR_CE_CALLS * CUDA_LT_STATE;
   bool product =
       op == OP_linear || op == OP_linear_dx || op == OP_linear_dw || is_linear_fp8(op);
-  return product ? CUDA_LT_STATE : 0;
+  return product ? CUDA_LT_STATE : hopper;
 }

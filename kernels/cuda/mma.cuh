@@ -64,6 +64,11 @@ static __device__ __forceinline__ void copies_wait() {
   asm volatile("cp.async.wait_all;" ::: "memory");
 }
 
+/* A store to shared memory that another proxy may read, see wgmma.cuh. */
+template <typename T> static __device__ __forceinline__ void put_shared(T *to, T x) {
+  *to = x;
+}
+
 /* Copies begun since the last commit are a group; waits for all groups but the last LAST.
  */
 static __device__ __forceinline__ void copies_commit() {

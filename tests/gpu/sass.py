@@ -21,6 +21,7 @@ import sys
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 CUDA = os.path.join(ROOT, "kernels", "cuda")
 ARCH = "sm_90"
+OWN = "sm_90a"  # of instructions that no other architecture has
 RESERVED = 1024  # bytes of shared memory of a block that 9.0 takes, in cuobjdump's figure
 
 
@@ -121,14 +122,19 @@ def all_kernels(folder, sources):
     if not shutil.which("c++filt"):
         skip("c++filt is not there (Debian: binutils)")
     module = os.environ.get("WEFT_CUDA_MODULE")
-    if module and os.path.exists(module) and ARCH in output(dump, "-lelf", module):
-        return read_kernels(dump, module, ("-arch", ARCH))
+    images = output(dump, "-lelf", module) if module and os.path.exists(module) else ""
+    if re.search(r"\b%s\b" % ARCH, images):
+        kernels = read_kernels(dump, module, ("-arch", ARCH))
+        if OWN in images:
+            kernels.update(read_kernels(dump, module, ("-arch", OWN)))
+        return kernels
     nvcc, kernels = compiler(), {}
     os.makedirs(folder, exist_ok=True)
     for source in sorted(set(sources)):
         to = os.path.join(folder, "%s-%s.cubin" % (source.replace("/", "_"), digest(source)))
         if not os.path.exists(to):
-            output(nvcc, "-arch=" + ARCH, "-std=c++17", "-I" + ROOT, "-cubin",
+            arch = OWN if source.endswith("_hopper.cu") else ARCH
+            output(nvcc, "-arch=" + arch, "-std=c++17", "-I" + ROOT, "-cubin",
                    os.path.join(CUDA, source), "-o", to + ".new")
             os.rename(to + ".new", to)
         kernels.update(read_kernels(dump, to))
@@ -162,9 +168,14 @@ def faults(row, k):
         found.append("no load of sixteen bytes")
     if row.loads in ("mma", "mma2") and not k.count(r"\bHMMA\.16816\.F32\.BF16\b"):
         found.append("no tensor cores")
-    if row.loads == "mma" and not k.count(r"\bLDGSTS\.E(\.\w+)*\.128\b"):
+    products = k.count(r"\bHGMMA\.64x(64|128)x16\.F32\.BF16\b")
+    if row.loads == "wgmma" and not products:
+        found.append("no products of a warpgroup")
+    if row.loads == "wgmma" and 2 * k.count(r"\bWARPGROUP\.DEPBAR\b") > products:
+        found.append("products that wait for each other")
+    if row.loads in ("mma", "wgmma") and not k.count(r"\bLDGSTS\.E(\.\w+)*\.128\b"):
         found.append("no asynchronous copies of sixteen bytes")
-    if row.loads not in ("wide", "row", "mma", "mma2"):
+    if row.loads not in ("wide", "row", "mma", "mma2", "wgmma"):
         found.append("the table has no such kind of loads: " + row.loads)
     return found
 

@@ -26,6 +26,30 @@ START_TEST(forward_case) {
 }
 END_TEST
 
+/* The kernels of attention that GPUs of 9.0 have, on the same cases. */
+START_TEST(attention_by_warpgroups) {
+  Problem p;
+  problem_make(&p, &kernel_case[_i], DT_BF16, problem_seed(&kernel_case[_i]));
+  if (kernels_hopper_have(&p)) kernel_agrees(&kernels_hopper, &p, false, "bf16");
+  problem_free(&p);
+}
+END_TEST
+
+START_TEST(most_cases_of_attention_are_those_of_warpgroups) {
+  enum { DROPOUT_OR_WIDE = 12 };
+  int all = 0, have = 0;
+  for (int i = 0; i < kernel_cases; i++) {
+    Problem p;
+    problem_make(&p, &kernel_case[i], DT_BF16, problem_seed(&kernel_case[i]));
+    all += p.op == OP_attention || p.op == OP_attention_part;
+    have += kernels_hopper_have(&p);
+    problem_free(&p);
+  }
+  ck_assert_int_ge(have, 30);
+  ck_assert_int_le(all - have, DROPOUT_OR_WIDE);
+}
+END_TEST
+
 START_TEST(results_lie_over_operands) {
   kernel_places_hold(&kernels_cuda, types, LEN(types));
 }
@@ -106,6 +130,7 @@ START_TEST(attention_rounds_probabilities) {
     sums.out[1].v[i] = f32 * (1 + fabs(p.out[1].v[i]));
   double *want[] = {p.out[0].v, p.out[1].v}, *bound[] = {sums.out[0].v, sums.out[1].v};
   kernel_within(&kernels_cuda, &p, want, bound, c->in);
+  if (kernels_hopper_have(&p)) kernel_within(&kernels_hopper, &p, want, bound, c->in);
   problem_free(&p);
   problem_free(&sums);
 }
@@ -209,6 +234,8 @@ Suite *cuda_kernels_suite(void) {
   TCase *tc = tcase_create("emulated");
   tcase_set_timeout(tc, 120);
   tcase_add_loop_test(tc, forward_case, 0, kernel_cases);
+  tcase_add_loop_test(tc, attention_by_warpgroups, 0, kernel_cases);
+  tcase_add_test(tc, most_cases_of_attention_are_those_of_warpgroups);
   tcase_add_loop_test(tc, backward_case, 0, grad_cases);
   tcase_add_loop_test(tc, gradients_of_16_bits, 0, grad_cases);
   tcase_add_loop_test(tc, attention_rounds_probabilities, 0, kernel_cases);

@@ -13,7 +13,7 @@
 
 #ifdef WEFT_EMULATED_CUDA
 
-#include "kernels/cuda/cuda.h"
+#include "kernels/cuda/attention/attention_hopper.h"
 #include "tests/standin/kernel_figures.h"
 #include "tests/standin/standin.h"
 
@@ -73,6 +73,10 @@ static void problem_fits(const Problem *p) {
   if (is_left_out(p->op)) return;
   KernelArgs a = args_of(p);
   fits(p, &a);
+  if (((CudaContext *)dev.ctx)->capability == 90 && kernels_hopper_have(p)) {
+    ck_assert(cuda_attention_hopper(&dev, &a));
+    ck_assert_msg(!*refused(), "%s", refused());
+  }
   if (!strstr(op_info[p->op].name, "norm")) return;
   for (int i = 0; i < LEN(widths); i++) {
     KernelArgs wide = a;

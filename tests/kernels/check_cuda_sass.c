@@ -42,9 +42,12 @@ START_TEST(faults_of_kernels_show) {
       "activation.cu | map_elements<false, __nv_bfloat16, __nv_bfloat16, 1, 1, Gelu> | 4 "
       "| "
       "128 | wide |",
-      "activation.cu | map_elements<false, int> | 255 | 128 | wide |"};
+      "activation.cu | map_elements<false, int> | 255 | 128 | wide |",
+      "activation.cu | map_elements<false, __nv_bfloat16, __nv_bfloat16, 1, 1, Gelu> | "
+      "255 | 128 | wgmma |"};
   static const char *const says[] = {"loads of one or two bytes", "no tensor cores",
-                                     "registers, at most 4", "there is no such kernel"};
+                                     "registers, at most 4", "there is no such kernel",
+                                     "no products of a warpgroup"};
   scratch_put("table.txt", row[_i], strlen(row[_i]));
   Outcome o = process_run(SECONDS, SASS "check " FOLDER, "SASS_TABLE=table.txt");
   if (!is_skipped(&o)) {
@@ -82,7 +85,7 @@ Suite *cuda_sass_suite(void) {
   tcase_set_timeout(tc, SECONDS);
   tcase_add_checked_fixture(tc, scratch_setup, scratch_teardown);
   tcase_add_test(tc, kernels_are_what_the_table_says);
-  tcase_add_loop_test(tc, faults_of_kernels_show, 0, 4);
+  tcase_add_loop_test(tc, faults_of_kernels_show, 0, 5);
   tcase_add_test(tc, a_step_moves_little_more_than_it_must);
   tcase_add_test(tc, products_of_experts_are_on_tensor_cores);
   suite_add_tcase(s, tc);

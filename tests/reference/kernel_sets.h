@@ -8,6 +8,9 @@
 extern const KernelSet kernels_cpu;
 #ifdef WEFT_EMULATED_CUDA
 extern const KernelSet kernels_cuda;
+/* Attention forward by wgmma, of the problems that it has. */
+extern const KernelSet kernels_hopper;
+bool kernels_hopper_have(const Problem *p);
 enum { KERNEL_SETS = 2 };
 #else
 enum { KERNEL_SETS = 1 };

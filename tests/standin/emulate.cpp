@@ -1,5 +1,5 @@
 /* emulate.cpp - the fibers of emulate.h: each thread that stopped has a stack. */
-#include "emulate_warp.h"
+#include "emulate_wgmma.h"
 
 #include <cstdio>
 #include <cstdlib>
@@ -14,9 +14,11 @@ __thread Dim3 thread, block, threads, blocks;
 
 namespace {
 
-enum State { FRESH, READY, AT_BARRIER, AT_SHUFFLE, ENDED };
+enum State { FRESH, READY, AT_BARRIER, AT_SHUFFLE, AT_PRODUCT, ENDED };
 /* Stacks are no power of two apart: their tops would share a few lines of the cache. */
-enum { STACK = (1 << 16) + 13 * 64, WARP = 32, ROOM_ALIGN = 128 };
+enum { STACK = (1 << 16) + 13 * 64, WARP = 32, FOUR = 4 * WARP, ROOM_ALIGN = 128 };
+/* Where dynamic shared memory begins in its window, and what is written is noted by. */
+enum { ROOM_AT = 1024 + ROOM_ALIGN, GRANULE = 4 };
 
 /* Where a stack goes on. The compiler's own jumps: before each of the library's the
  * address sanitizer looks through whole stacks, and nothing is unwound here. */
@@ -28,6 +30,12 @@ struct Copy {
   void *to;
   const void *from; /* or NULL: zeros */
   size_t bytes;
+};
+
+/* Who wrote a granule of shared memory last, and when. */
+struct Written {
+  unsigned by = 0; /* a thread, from 1 on; 0: nobody in this block */
+  unsigned at = 0;
 };
 
 /* Where a thread runs until it ends, and then others. */
@@ -46,6 +54,7 @@ struct Thread {
   std::vector<Copy> copies;  /* in the order in which they began */
   std::deque<size_t> groups; /* how many copies each group has that is on its way */
   size_t grouped = 0;        /* copies in groups */
+  unsigned fenced = 0, visible = 0; /* its last proxy fence; the last before a barrier */
 };
 
 /* The block that runs in this thread of the test. Its threads that can go on have turns;
@@ -60,6 +69,8 @@ struct Block {
   const std::function<void()> *body = nullptr;
   unsigned char *room = nullptr; /* shared memory that the launch asked for */
   size_t room_bytes = 0;
+  std::vector<Written> written; /* of each granule of the room */
+  unsigned clock = 0;           /* of writes and fences */
   Thread *now = nullptr;
   Jump back;
   ucontext_t start;
@@ -146,6 +157,7 @@ void run_threads() {
   for (;;) {
     (*b->body)();
     if (!b->now->copies.empty()) refuse("copies that their thread does not wait for");
+    products_are_waited_for();
     b->now->groups.clear();
     b->now->state = ENDED;
     b->ended++;
@@ -184,21 +196,49 @@ void run_together(Block *b, size_t from) {
   does(lane);
 }
 
+/* The same of a warpgroup. */
+void run_together_four(Block *b, size_t from) {
+  Thread *of = b->of.data();
+  void *lane[FOUR];
+  for (size_t i = from; i < from + FOUR; i++) {
+    if (i >= b->size || of[i].state != AT_PRODUCT)
+      refuse("wgmma that some threads of the warpgroup do not come to");
+    if (of[i].does != of[from].does)
+      refuse("threads of a warpgroup that do different things together");
+    lane[i - from] = of[i].brings;
+  }
+  for (size_t i = from; i < from + FOUR; i++) of[i].state = READY;
+  of[from].does(lane);
+}
+
+bool any_product(const Block *b, size_t from) {
+  for (size_t i = from; i < from + FOUR && i < b->size; i++)
+    if (b->of[i].state == AT_PRODUCT) return true;
+  return false;
+}
+
 /* False when all have ended. */
 bool go_on(Block *b) {
   bool moved = false;
   for (size_t w = 0; w < b->shuffling.size(); w++)
     if (b->shuffling[w]) run_together(b, w * WARP), moved = true;
   if (moved) return true;
+  for (size_t i = 0; i < b->size; i += FOUR)
+    if (any_product(b, i)) run_together_four(b, i), moved = true;
+  if (moved) return true;
   if (b->ended == b->size) return false;
   if (b->ended) refuse("a barrier that some threads never come to");
-  for (size_t i = 0; i < b->size; i++) b->of[i].state = READY;
+  for (size_t i = 0; i < b->size; i++)
+    b->of[i].state = READY, b->of[i].visible = b->of[i].fenced;
   return true;
 }
 
 void run_block(Block *b) {
   b->ended = 0;
-  for (size_t i = 0; i < b->size; i++) b->of[i].state = FRESH;
+  b->clock = 0;
+  std::fill(b->written.begin(), b->written.end(), Written());
+  for (size_t i = 0; i < b->size; i++)
+    b->of[i].state = FRESH, b->of[i].fenced = b->of[i].visible = 0;
   do run_ready(b);
   while (go_on(b));
 }
@@ -221,6 +261,12 @@ void refuse(const char *why) {
 }
 
 void together(Together *f, void *mine) { together_here(f, mine); }
+
+void together_four(Together *f, void *mine) {
+  self->now->does = f;
+  self->now->brings = mine;
+  leave(AT_PRODUCT);
+}
 
 namespace {
 struct Word {
@@ -258,9 +304,38 @@ bool in_room(const void *p, size_t bytes) {
   return at >= from && at + bytes <= from + self->room_bytes;
 }
 
+unsigned address_of(const void *p) {
+  if (!in_room(p, 1)) refuse("an address that is not in the shared memory of the launch");
+  return ROOM_AT + (unsigned)((const unsigned char *)p - self->room);
+}
+
+const void *at_address(unsigned address) {
+  return (const void *)((uintptr_t)self->room + address - ROOM_AT);
+}
+
+unsigned thread_number() { return self->now->number; }
+
+void wrote(const void *to, size_t bytes) {
+  Block *b = self;
+  if (!in_room(to, bytes)) return;
+  size_t from = (size_t)((const unsigned char *)to - b->room);
+  b->clock++;
+  for (size_t i = from / GRANULE; i <= (from + bytes - 1) / GRANULE; i++)
+    b->written[i] = {b->now->number + 1, b->clock};
+}
+
+void fence_proxy() { self->now->fenced = ++self->clock; }
+
+bool is_visible(const void *p) {
+  const Written &w =
+      self->written[(size_t)((const unsigned char *)p - self->room) / GRANULE];
+  return !w.by || w.at <= self->of[w.by - 1].visible;
+}
+
 void copy_begin(void *to, const void *from, int bytes, bool is) {
   if ((uintptr_t)to % (size_t)bytes != 0 || (uintptr_t)from % (size_t)bytes != 0)
     refuse("a copy that is not aligned");
+  no_product_reads(to, (size_t)bytes);
   self->now->copies.push_back(Copy{to, is ? from : nullptr, (size_t)bytes});
 }
 
@@ -270,6 +345,7 @@ static void arrive(Thread *t, size_t n) {
     const Copy &c = t->copies[i];
     memset(c.to, 0, c.bytes);
     if (c.from) memcpy(c.to, c.from, c.bytes);
+    wrote(c.to, c.bytes);
   }
   t->copies.erase(t->copies.begin(), t->copies.begin() + (long)n);
 }
@@ -316,6 +392,7 @@ void run(Dim3 grid, Dim3 size, size_t bytes, const std::function<void()> &body) 
   memset(memory.get(), 0xff, round_up(bytes));
   b->room = memory.get();
   b->room_bytes = bytes;
+  b->written.resize(round_up(bytes) / GRANULE);
   if (b->of.size() < n) b->of.resize(n);
   b->size = n;
   b->shuffling.assign((n + WARP - 1) / WARP, 0);

@@ -7,7 +7,8 @@
  * memory is static and begins as the block before has left it, as on a GPU. What kernels
  * may not do ends the process with a message: a shuffle that some lanes of a warp do not
  * reach, a barrier that some threads never come to. Copies that run beside the threads
- * arrive when their thread waits for them, no earlier. Not seen: races between blocks. */
+ * arrive when their thread waits for them, no earlier. Not seen: races between blocks;
+ * what a product of a warpgroup reads that was stored without put_shared. */
 #ifndef WEFT_TESTS_EMULATE_H
 #define WEFT_TESTS_EMULATE_H
 
@@ -64,12 +65,23 @@ void barrier();
  * brings. */
 typedef void Together(void *const *lane);
 void together(Together *f, void *mine);
+/* The same of four warps, threads 128 n to 128 n + 127. */
+void together_four(Together *f, void *mine);
 /* What the lane brings whose number differs by `mask`, or that has number `from`. */
 uint64_t exchange(uint64_t x, int mask);
 uint64_t broadcast(uint64_t x, int from);
 /* The shared memory that the launch asked for; whether it has these bytes. */
 unsigned char *room();
 bool in_room(const void *p, size_t bytes);
+/* Its addresses in the window of shared memory, behind what the GPU and the kernel's own
+ * variables take: they begin at no multiple of 1024. */
+unsigned address_of(const void *p);
+const void *at_address(unsigned address);
+/* The number of this thread in its block. */
+unsigned thread_number();
+/* Whether a copy or put_shared to this place, if there was one, is seen by other proxies:
+ * its thread has come to a fence (fence_proxy) and then to a barrier. */
+bool is_visible(const void *p);
 
 /* Whether it computes nothing: Standin.idle. */
 bool idle(const void *kernel);

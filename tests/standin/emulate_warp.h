@@ -12,6 +12,8 @@ void copy_begin(void *to, const void *from, int bytes, bool is);
 void copies_wait();
 void copies_commit();
 void copies_wait_but(size_t last);
+/* A store to shared memory has been made that another proxy may not see yet. */
+void wrote(const void *to, size_t bytes);
 } // namespace emulate
 
 static inline void mma_bf16(float (&c)[4], const uint32_t (&a)[4], uint32_t b0,
@@ -32,6 +34,10 @@ static inline void copies_wait() { emulate::copies_wait(); }
 static inline void copies_commit() { emulate::copies_commit(); }
 template <int LAST> static inline void copies_wait_but() {
   emulate::copies_wait_but(LAST);
+}
+template <typename T> static inline void put_shared(T *to, T x) {
+  *to = x;
+  emulate::wrote(to, sizeof x);
 }
 static inline float exp2_of(float x) { return exp2f(x); }
 static inline uint32_t pair_of(float first, float second) {

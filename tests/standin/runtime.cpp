@@ -21,7 +21,7 @@
 
 extern "C" const Standin standin_usual = {
     1, 13000, 1, 90, (size_t)8 << 30, 0,     132,   22809, 0, 0, 0,     1, 0, 0, 0,
-    0, 1,     0, 0,  13000,           false, false, 0,     0, 0, 91900, 0, 0};
+    0, 1,     0, 0,  13000,           false, false, 0,     0, 0, 91900, 0, 0, 0};
 
 Runtime::Runtime() {
   const char *wait = getenv("CUDA_LAUNCH_BLOCKING");
@@ -56,6 +56,7 @@ void Runtime::read(const char *text) {
                 {"lt_refuses=", &is.lt_refuses},
                 {"lt_slow=", &is.lt_slow},
                 {"fp8_bits=", &is.fp8_bits},
+                {"wgmma_wrong=", &is.wgmma_wrong},
                 {"fault=", &is.fault}};
   for (const auto &n : number)
     if (const char *at = strstr(text, n.key)) *n.to = atoi(at + strlen(n.key));

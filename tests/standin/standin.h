@@ -53,6 +53,7 @@ typedef struct Standin {
   /* The last row is wrong of the n-th tensor that a plan of cuDNN writes, or, from
    * CUDNN_GRADIENTS on, one of gradients; 0: none. */
   int cudnn_wrong;
+  int wgmma_wrong; /* the last row of each product of a warpgroup is the first's */
 } Standin;
 extern const Standin standin_usual;
 /* Before the first call of the runtime, or when all of its queues are empty. */

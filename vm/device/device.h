@@ -176,6 +176,9 @@ struct Device {
   /* Why an op that was left to a library is computed by the device's own kernel; NULL:
    * none is. */
   const char *instead;
+  /* What is computed by a kernel for all such devices, not by the one for this one, and
+   * why; NULL: nothing is. */
+  const char *fallback;
   /* How its kernels came to the device so far, in words; NULL: they are functions. */
   const char *kernels;
 };

@@ -59,6 +59,12 @@ const char *run_arena(const Run *r) {
   return *text ? text : NULL;
 }
 
+const char *run_fallback(const Run *r) {
+  for (int i = 0; i < r->nworker; i++)
+    if (r->worker[i].dev.fallback) return r->worker[i].dev.fallback;
+  return NULL;
+}
+
 const char *run_kernels(const Run *r) {
   return r->nworker ? r->worker[0].dev.kernels : NULL;
 }

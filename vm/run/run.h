@@ -124,6 +124,9 @@ const char *run_arena(const Run *r);
 /* NULL, or why a rank of this process has weft's own kernels for ops that the program
  * leaves to a library. */
 const char *run_instead(const Run *r);
+/* NULL, or what a rank of this process computes by slower kernels than the device has,
+ * and why. */
+const char *run_fallback(const Run *r);
 /* The reason why a rank of this process could not capture its step: returned once, after
  * that step. Else NULL. */
 const char *run_not_captured(Run *r);

@@ -371,6 +371,8 @@ weft_status verify_runs(Verify *v, const Plan *plan_one, const Compiled *one, in
   if (why) snprintf(out->not_captured, sizeof out->not_captured, "%s", why);
   why = v->many ? run_instead(v->many) : NULL;
   if (why) snprintf(out->instead, sizeof out->instead, "%s", why);
+  why = v->many ? run_fallback(v->many) : NULL;
+  if (why) snprintf(out->fallback, sizeof out->fallback, "%s", why);
   clean_up(v);
   return st;
 }

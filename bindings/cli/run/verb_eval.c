@@ -144,6 +144,8 @@ static weft_status evaluate(Evaluation *v, Arena *arena) {
   TRY(eval_open_run(v));
   const char *why = run_instead(v->session.run);
   if (why) verb_warns(cli, j, "weft's own kernels compute attention: %s", why);
+  why = run_fallback(v->session.run);
+  if (why) verb_warns(cli, j, "%s", why);
   return run_evaluate(v->session.run, v->session.val, v->batches, &v->result, &j->e);
 }
 

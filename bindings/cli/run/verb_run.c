@@ -288,6 +288,7 @@ static weft_status run_plan(Training *t, const Cli *cli, Arena *arena) {
   warn(t, run_crowded(t->session.run));
   warn(t, not_for_training(t));
   warn(t, by_own_kernels(t));
+  warn(t, run_fallback(t->session.run));
   TRY(run_ckpt_begin(&t->ckpt, &t->session, t->end));
   weft_status st = session_train(&t->session, t->end, run_ckpt_stop(&t->ckpt), after_step,
                                  t, &t->job.e);

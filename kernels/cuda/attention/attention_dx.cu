@@ -17,7 +17,7 @@ template <int NT, typename Base, typename Less, typename Hidden>
 __device__ __forceinline__ void probabilities(float (&p)[NT][4], float (&ds)[NT][4],
                                               float scale, float cap, bool all, Base base,
                                               Less less, Hidden hidden) {
-  auto each = [&](auto f) { each_sum<1, NT>([&](int, int n, int j) { f(n, j); }); };
+  auto each = [&](auto f) { each_sum<NT>(f); };
   each([&](int n, int j) { ds[n][j] -= less(n, j); });
   if (cap > 0) each([&](int n, int j) { ds[n][j] *= capped_by(p[n][j], cap); });
   each([&](int n, int j) { p[n][j] = exp2_of(fmaf(p[n][j], scale, -base(n, j))); });
@@ -67,7 +67,7 @@ __global__ void __launch_bounds__(Shape<T, D>::threads)
         if (first + l.warp_row >= s.t) return; /* a warp past the end */
         float p[1][NT][4], ds[1][NT][4];
         times_rows(p, mine, others(stage, 0), width);
-        if (s.cap > 0) cap_scores(p, s.scale, s.cap);
+        if (s.cap > 0) cap_scores(p[0], s.scale, s.cap);
         times_rows(ds, my_do, others(stage, 1), width_v);
         UNROLL
         for (int n = 0; n < NT && DROPS; n++) UNROLL
@@ -149,7 +149,7 @@ __global__ void __launch_bounds__(Shape<T, D>::threads)
         if (first + l.warp_row >= s.keys) return; /* a warp past the end */
         float p[1][NT][4], ds[1][NT][4], factor[DROPS ? NT : 1][4];
         times_rows(p, mine, others(stage, 0), width);
-        if (s.cap > 0) cap_scores(p, s.scale, s.cap);
+        if (s.cap > 0) cap_scores(p[0], s.scale, s.cap);
         times_rows(ds, my_v, others(stage, 1), width_v);
         auto at = [&](int n, int j) { return n * 8 + 2 * l.member + j % 2; };
         UNROLL

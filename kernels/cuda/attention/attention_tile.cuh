@@ -55,10 +55,12 @@ template <int GROUPS = 1> static __device__ __forceinline__ Lane lane_here() {
 }
 
 /* A tile's rows in shared memory. The 16-byte chunks at one column of eight neighbouring
- * rows, which a warp reads together, are in different banks (swizzled). */
+ * rows, which a warp reads together, are in different banks (swizzled). WHOLE: a fetch
+ * also fills the columns past the head's, with zeros. */
 template <typename T, int D> struct Tile {
   T *p;
-  static constexpr int EACH = 16 / (int)sizeof(T);
+  static constexpr int EACH = 16 / (int)sizeof(T), COLUMNS = D;
+  static constexpr bool WHOLE = false;
   __device__ __forceinline__ T *at(int row, int col) const {
     return p + row * D + ((col / EACH) ^ (row & 7)) * EACH + col % EACH;
   }
@@ -82,12 +84,12 @@ static __device__ __forceinline__ Slice<T> slice(T *x, int64_t b, int64_t rows, 
 }
 
 /* Starts copying rows [first, first + ROWS) of a head to a tile. */
-template <int ROWS, int THREADS, typename T, int D>
-__device__ __forceinline__ void fetch(const Tile<T, D> &to, const Slice<const T> &x,
+template <int ROWS, int THREADS, typename T, typename TILE>
+__device__ __forceinline__ void fetch(const TILE &to, const Slice<const T> &x,
                                       int first) {
-  constexpr int EACH = Tile<T, D>::EACH, PARTS = D / EACH;
+  constexpr int EACH = TILE::EACH, PARTS = TILE::COLUMNS / EACH;
   bool wide = x.d % EACH == 0 && (uintptr_t)x.p % 16 == 0;
-  int width = filled(x.d);
+  int width = TILE::WHOLE ? TILE::COLUMNS : filled(x.d);
   UNROLL_BY_4
   for (int i = threadIdx.x; i < ROWS * PARTS; i += THREADS) {
     int r = i / PARTS, c = i % PARTS * EACH, t = first + r;
@@ -99,7 +101,8 @@ __device__ __forceinline__ void fetch(const Tile<T, D> &to, const Slice<const T>
       continue;
     }
     for (int j = 0; j < EACH; j++)
-      to.at(r, c)[j] = t < x.rows && c + j < x.d ? from[c + j] : rounded<T>(0);
+      put_shared(to.at(r, c) + j,
+                 t < x.rows && c + j < x.d ? from[c + j] : rounded<T>(0));
   }
 }
 
@@ -275,19 +278,17 @@ add_product(float (&sums)[1][CT][4], const float (&factors)[1][NT][4],
   }
 }
 
-/* Calls f(g, n, j) for each sum that a lane has of a product. */
-template <int G, int NT, typename F> __device__ __forceinline__ void each_sum(F f) {
+/* Calls f(n, j) for each sum that a lane has of a group's product. */
+template <int NT, typename F> __device__ __forceinline__ void each_sum(F f) {
   UNROLL
-  for (int g = 0; g < G; g++) UNROLL
   for (int n = 0; n < NT; n++) UNROLL
-  for (int j = 0; j < 4; j++) f(g, n, j);
+  for (int j = 0; j < 4; j++) f(n, j);
 }
 
 /* Products become scores, capped. */
-template <int G, int NT>
-__device__ __forceinline__ void cap_scores(float (&x)[G][NT][4], float scale, float cap) {
-  each_sum<G, NT>(
-      [&](int g, int n, int j) { x[g][n][j] = capped(x[g][n][j] * scale, cap); });
+template <int NT>
+__device__ __forceinline__ void cap_scores(float (&x)[NT][4], float scale, float cap) {
+  each_sum<NT>([&](int n, int j) { x[n][j] = capped(x[n][j] * scale, cap); });
 }
 
 /* ---- loop over tiles ---- */
@@ -300,9 +301,10 @@ static __device__ __forceinline__ int rows_there(int64_t rows, int first, int n)
 /* Calls body(stage, i, all visible) for each of n tiles with visible rows, in order.
  * sight(i) is its visibility; fetch(i, stage) starts its copy during the tile before:
  * after the barrier no thread reads that stage any more. Copies that the block started
- * before are complete, too, when a body runs. */
-template <typename Sight, typename Fetch, typename Body>
-__device__ __forceinline__ void walk(int n, Sight sight, Fetch fetch, Body body) {
+ * before are complete, too, when a body runs. arrive() waits for the thread's copies. */
+template <typename Sight, typename Fetch, typename Body, typename Arrive>
+__device__ __forceinline__ void walk(int n, Sight sight, Fetch fetch, Body body,
+                                     Arrive arrive) {
   Seen now = NONE, then = NONE;
   auto next = [&](int i, Seen &how) {
     while (i < n && (how = sight(i)) == NONE) i++;
@@ -311,23 +313,28 @@ __device__ __forceinline__ void walk(int n, Sight sight, Fetch fetch, Body body)
   int stage = 0, i = next(0, now);
   if (i < n) fetch(i, stage);
   while (i < n) {
-    copies_wait();
+    arrive();
     __syncthreads();
     int following = next(i + 1, then);
     if (following < n) fetch(following, stage ^ 1);
     body(stage, i, now == ALL);
     i = following, now = then, stage ^= 1;
   }
-  copies_wait();
+  arrive();
+}
+template <typename Sight, typename Fetch, typename Body>
+__device__ __forceinline__ void walk(int n, Sight sight, Fetch fetch, Body body) {
+  walk(n, sight, fetch, body, copies_wait);
 }
 
 /* The same over the keys that some queries `here` see. Keys and values are copied to
  * others(stage, 0 and 1), key positions to key_at; body(stage, first key, all
  * visible). */
-template <int THREADS, int N, typename T, typename Others, typename Body>
-__device__ __forceinline__ void
-walk_keys(const Heads &s, int64_t b, const Range &here, const Slice<const T> &keys,
-          const Slice<const T> &values, Others others, int (&key_at)[2][N], Body body) {
+template <int THREADS, int N, typename T, typename Others, typename Body, typename Arrive>
+__device__ __forceinline__ void walk_keys(const Heads &s, int64_t b, const Range &here,
+                                          const Slice<const T> &keys,
+                                          const Slice<const T> &values, Others others,
+                                          int (&key_at)[2][N], Body body, Arrive arrive) {
   Tiles tiles = key_tiles<N>(s, here);
   walk(
       tiles.end - tiles.first,
@@ -342,7 +349,14 @@ walk_keys(const Heads &s, int64_t b, const Range &here, const Slice<const T> &ke
         for (int r = threadIdx.x; r < N; r += THREADS)
           key_at[stage][r] = key_row(s, b, k0 + r).at;
       },
-      [&](int stage, int i, bool all) { body(stage, (tiles.first + i) * N, all); });
+      [&](int stage, int i, bool all) { body(stage, (tiles.first + i) * N, all); },
+      arrive);
+}
+template <int THREADS, int N, typename T, typename Others, typename Body>
+__device__ __forceinline__ void
+walk_keys(const Heads &s, int64_t b, const Range &here, const Slice<const T> &keys,
+          const Slice<const T> &values, Others others, int (&key_at)[2][N], Body body) {
+  walk_keys<THREADS>(s, b, here, keys, values, others, key_at, body, copies_wait);
 }
 
 #endif

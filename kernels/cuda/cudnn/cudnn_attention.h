@@ -57,16 +57,12 @@ int cudnn_version(char why[DEVICE_WAY]);
 /* The plan of an op, made when a program is loaded and kept in KernelArgs.state. */
 weft_status cudnn_prepare(Device *d, int op, KernelArgs *a, weft_error *e);
 void cudnn_release(Device *d, KernelArgs *a);
+/* Whether cuDNN has plans for a prepared op. */
+bool cudnn_takes(const KernelArgs *a);
 /* False if the op does not use cuDNN: nothing was enqueued. What cuDNN refuses is in
  * CudaContext.refused. */
 bool cudnn_run(Device *d, const KernelArgs *a);
 void cudnn_close(Device *d);
-
-/* ---- cudnn_trial.c ---- */
-/* Runs a prepared op and weft's own kernel on the same operands, in memory of its own,
- * and compares. An error says which result differs, or why they cannot be compared. */
-weft_status cudnn_trial(Device *d, int op, const KernelArgs *a, bool *differs,
-                        weft_error *e);
 
 #ifdef __cplusplus
 }

@@ -18,6 +18,8 @@ weft_status cudnn_prepare(Device *d, int op, KernelArgs *a, weft_error *e) {
 
 void cudnn_release(Device *d, KernelArgs *a) {}
 
+bool cudnn_takes(const KernelArgs *a) { return false; }
+
 bool cudnn_run(Device *d, const KernelArgs *a) { return false; }
 
 void cudnn_close(Device *d) {}

@@ -7,6 +7,7 @@
 
 #include "cudnn_attention.h"
 #include "cudnn_plan.h"
+#include "kernels/cuda/attention/attention_trial.h"
 #include "kernels/cuda/launch/failed_before.h"
 
 typedef cudnnBackendDescriptor_t Desc;
@@ -19,12 +20,10 @@ typedef struct Prepared {
 _Static_assert(sizeof(Prepared) <= CUDNN_STATE, "what cudnn_attention.h says");
 
 /* CudaContext.cudnn */
-enum { TRIED = 64 };
 typedef struct Cudnn {
   CudnnLib lib;
   cudnnHandle_t handle;
-  uint64_t tried[TRIED]; /* of cudnn_trial: hashes of ops and shapes */
-  int ntried;
+  Tried tried;
 } Cudnn;
 
 static Cudnn *of(const Device *d) {
@@ -95,20 +94,19 @@ static uint64_t hash_op(int op, const KernelArgs *a) {
   return hash_shapes(hash_shapes(h, a->in, a->nin), a->out, a->nout);
 }
 
-/* Each op and shape is compared once: layers are alike. The attention of an evaluation,
- * whose arena is that of the training, is let go where there is no memory for it and that
- * of the training was compared. */
+/* The attention of an evaluation, whose arena is that of the training, is let go where
+ * there is no memory for it and that of the training was compared. */
 static weft_status try_once(Device *d, int op, const KernelArgs *a, bool *differs,
                             weft_error *e) {
-  Cudnn *c = of(d);
-  uint64_t h = hash_op(op, a);
-  for (int i = 0; i < MIN(c->ntried, TRIED); i++)
-    if (c->tried[i] == h) return WEFT_OK;
-  weft_status st = cudnn_trial(d, op, a, differs, e);
-  bool of_training = op == OP_attention || op == OP_attention_part;
-  if (st == WEFT_ENOMEM && c->ntried && of_training) return WEFT_OK;
-  if (st == WEFT_OK) c->tried[c->ntried++ % TRIED] = h;
-  return st;
+  const Contender cudnn = {.name = "cuDNN",
+                           .than = "weft's own kernel",
+                           .advice = ": use attention_backend = \"native\", or another "
+                                     "version of cuDNN",
+                           .run = cudnn_run,
+                           .scratch = cudnn_work(op, a)};
+  Tried *tried = &of(d)->tried;
+  weft_status st = attention_trial(d, &cudnn, tried, hash_op(op, a), op, a, differs, e);
+  return st == WEFT_ENOMEM && tried->n && !attention_is_back(op) ? WEFT_OK : st;
 }
 
 static weft_status make_plans(Device *d, int op, KernelArgs *a, weft_error *e) {
@@ -265,9 +263,14 @@ static void run_block(Device *d, const CudnnPlan *plan, const AttentionGraph *g,
   snprintf(ctx->refused, sizeof ctx->refused, "%.500s", e.text);
 }
 
+bool cudnn_takes(const KernelArgs *a) {
+  const Prepared *s = a->state;
+  return a->attr->backend != BACKEND_NATIVE && s && s->ready;
+}
+
 bool cudnn_run(Device *d, const KernelArgs *a) {
   const Prepared *s = a->state;
-  if (a->attr->backend == BACKEND_NATIVE || !s || !s->ready) return false;
+  if (!cudnn_takes(a)) return false;
   AttentionGraph g;
   AttentionBlock b[BLOCKS_MOST];
   int n = attention_blocks(s->op, a, a->index, b);

@@ -1,19 +1,23 @@
-/* cudnn_trial.c - what cuDNN computes beside weft's own kernel, on operands of one plan's
- * shapes, when a program is loaded. cuDNN is a library of the machine, whose versions
- * have had wrong gradients for some lengths and GPUs; the graph that it is given equals
- * weft's attention (attention_graph.h), what its kernels make of it nobody has seen
- * before.
+/* attention_trial.c - what another kernel of attention computes beside weft's own for all
+ * GPUs, mma.sync in attention.cu and attention_dx.cu, on operands of one plan's shapes,
+ * when a program is loaded. cuDNN is a library of the machine, whose versions have had
+ * wrong gradients for some lengths and GPUs; the graph that it is given equals weft's
+ * attention (attention_graph.h), what its kernels make of it nobody has seen before.
+ * Weft's kernel for 9.0 is of instructions that no other one here uses.
  *
  * Operands are arbitrary numbers, o and lse mostly those of weft's kernel. Both sides
  * round probabilities and dS to bf16 before they are multiplied, so a row of a result,
  * the elements of a head of a token, is within some 2^-8 of its length; a tile or a row
  * that is wrong is not.
  */
+#include "attention_trial.h"
+
 #include <cuda_runtime_api.h>
 #include <math.h>
 #include <stdio.h>
 
-#include "cudnn_attention.h"
+#include "kernels/cuda/cudnn/attention_blocks.h"
+#include "vm/graph/sequence.h"
 
 enum { Q, K, V, O, LSE, OPERANDS = 7, RESULTS = 3, BLOCK = 256 };
 /* Numbers that operands repeat: a prime, so that no row begins alike. */
@@ -22,13 +26,13 @@ enum { PERIOD = 65521 };
 typedef struct Trial {
   Device *d;
   const CudaContext *c;
+  const Contender *other;
   int op;
   bool back, own; /* o and lse, operands of gradients, are those of weft's kernel */
-  KernelArgs forward, native, library; /* `forward` makes them */
-  OpAttr attr;                         /* without the library */
-  char *at;                            /* all of it, on the device */
+  KernelArgs forward, native, others; /* `forward` makes them */
+  OpAttr attr;                        /* without a library */
+  char *at;                           /* all of it, on the device */
   bool differs;
-  size_t scratch; /* bytes of the library's */
   uint16_t *numbers;
 } Trial;
 
@@ -48,9 +52,9 @@ static void *part(const Trial *t, size_t *at, size_t bytes) {
 }
 
 /* Gives all tensors their places behind Trial.at, and returns the bytes of all. What
- * weft's own kernel gives lies in the library's scratch, if that is large enough. */
+ * weft's own kernel gives lies in the other's scratch, if that is large enough. */
 static size_t place(Trial *t) {
-  KernelArgs *mine = &t->native, *lib = &t->library;
+  KernelArgs *mine = &t->native, *lib = &t->others;
   size_t all = 0, own;
   for (int i = 0; i < lib->nin; i++) {
     lib->in[i].p = part(t, &all, bytes_of(&lib->in[i]));
@@ -59,7 +63,7 @@ static size_t place(Trial *t) {
   for (int i = 0; i < lib->nout; i++)
     lib->out[i].p = part(t, &all, bytes_of(&lib->out[i]));
   size_t begin = all;
-  lib->work = part(t, &all, t->scratch);
+  lib->work = part(t, &all, t->other->scratch);
   own = begin;
   for (int i = 0; i < mine->nout; i++)
     mine->out[i].p = part(t, &own, bytes_of(&mine->out[i]));
@@ -69,13 +73,13 @@ static size_t place(Trial *t) {
   return MAX(all, own);
 }
 
-static weft_status begin(Trial *t, Device *d, int op, const KernelArgs *a) {
-  *t = (Trial){.d = d, .c = d->ctx, .op = op, .attr = *a->attr};
+static weft_status begin(Trial *t, Device *d, const Contender *other, int op,
+                         const KernelArgs *a) {
+  *t = (Trial){.d = d, .c = d->ctx, .other = other, .op = op, .attr = *a->attr};
   t->back = attention_is_back(op);
   t->own = t->back && !attention_goes_on(op, a);
   t->attr.backend = BACKEND_NATIVE;
-  t->scratch = cudnn_work(op, a);
-  t->native = t->library = *a;
+  t->native = t->others = *a;
   t->native.attr = &t->attr;
   t->native.state = NULL;
   t->forward = (KernelArgs){.attr = &t->attr, .nin = V + 1, .nout = 2, .index = a->index};
@@ -128,7 +132,7 @@ static cudaError_t fill(const Trial *t, const KTensor *x, int64_t from) {
  * much as what is there. */
 static cudaError_t fill_lse(const Trial *t, const KTensor *x, int64_t from) {
   enum { SOME = 4096 };
-  float lse[SOME], by = logf((float)t->library.in[K].dim[1]);
+  float lse[SOME], by = logf((float)t->others.in[K].dim[1]);
   int64_t n = cuda_count(x);
   cudaError_t r = cudaSuccess;
   for (int64_t i = 0; i < SOME; i++)
@@ -138,18 +142,28 @@ static cudaError_t fill_lse(const Trial *t, const KTensor *x, int64_t from) {
   return r;
 }
 
-/* Documents of 1 to 600 tokens: within tiles, and over several. */
-static cudaError_t fill_starts(const Trial *t, const KTensor *x) {
+/* Documents of 1 to 600 tokens: within tiles, and over several. `slots`: rows are in the
+ * order of so many, see sequence.h. */
+static void put_starts(int32_t *starts, int64_t tokens, int slots) {
   enum { LONGEST = 600 };
+  int64_t each = tokens / slots;
+  for (int64_t at = 0, length; at < tokens; at += length) {
+    length = MIN(1 + at * 7 % LONGEST, tokens - at);
+    for (int c = 0; c < slots; c++) {
+      int64_t to = seq_place(at + length, slots, c);
+      for (int64_t i = seq_place(at, slots, c); i < to; i++)
+        starts[c * each + i] = (int32_t)at;
+    }
+  }
+}
+
+static cudaError_t fill_starts(const Trial *t, const KTensor *x) {
   int64_t tokens = x->dim[1];
   cudaError_t r = cudaSuccess;
   size_t bytes = (size_t)tokens * sizeof(int32_t);
   int32_t *starts = mem_new(t->d->alloc, bytes);
   if (!starts) return cudaErrorMemoryAllocation;
-  for (int64_t at = 0, length; at < tokens; at += length) {
-    length = MIN(1 + at * 7 % LONGEST, tokens - at);
-    for (int64_t i = 0; i < length; i++) starts[at + i] = (int32_t)at;
-  }
+  put_starts(starts, tokens, MAX(t->attr.parts, 1));
   for (int64_t b = 0; b < x->dim[0] && !r; b++)
     r = copy_in(t, (int32_t *)x->p + b * tokens, starts, bytes);
   mem_free(t->d->alloc, starts, bytes);
@@ -161,8 +175,8 @@ static cudaError_t fill_starts(const Trial *t, const KTensor *x) {
  * as the scores are. */
 static cudaError_t fill_operands(const Trial *t) {
   cudaError_t r = cudaSuccess;
-  for (int i = 0; i < t->library.nin && !r; i++) {
-    const KTensor *x = &t->library.in[i];
+  for (int i = 0; i < t->others.nin && !r; i++) {
+    const KTensor *x = &t->others.in[i];
     if (t->own && (i == O || i == LSE)) continue;
     int64_t from = i * (PERIOD / OPERANDS);
     r = x->dtype == DT_I32 ? fill_starts(t, x)
@@ -185,11 +199,11 @@ static cudaError_t run(Trial *t) {
   if (t->own && !r) cuda_attention(t->d, &t->forward);
   /* Twice: what it has to set to zero itself is not zero then, as in a step. */
   for (int k = 0; k < 2 && !r; k++) {
-    r = spoil(t, &t->library);
-    if (!r) r = cudaMemsetAsync(t->library.work, 0xff, t->scratch, t->c->stream);
-    if (!r) (void)cudnn_run(t->d, &t->library);
+    r = spoil(t, &t->others);
+    if (!r) r = cudaMemsetAsync(t->others.work, 0xff, t->other->scratch, t->c->stream);
+    if (!r) (void)t->other->run(t->d, &t->others);
   }
-  if (!r) r = spoil(t, &t->native); /* in the library's scratch: behind it */
+  if (!r) r = spoil(t, &t->native); /* in the other's scratch: behind it */
   if (r) return r;
   if (t->back)
     cuda_attention_dx(t->d, &t->native);
@@ -206,7 +220,7 @@ typedef struct Rows {
   DType type;
   bool lse; /* numbers: rows of one */
   int64_t width, n, piece;
-  const void *lib, *native;
+  const void *others, *native;
   char *here[2]; /* a piece of each */
 } Rows;
 
@@ -216,14 +230,14 @@ enum { PIECE_BYTES = 16 << 20 };
 static int64_t fetch(const Trial *t, const Rows *r, int64_t first) {
   int64_t n = MIN(r->piece, r->n - first);
   size_t row = (size_t)(r->width * dtype_size(r->type));
-  const void *from[] = {r->lib, r->native};
+  const void *from[] = {r->others, r->native};
   for (int k = 0; k < 2; k++)
     t->d->vt->download(t->d, r->here[k], (const char *)from[k] + (size_t)first * row,
                        (size_t)n * row);
   return n;
 }
 
-/* Squares of the length of weft's row, and of the distance of the library's from it. */
+/* Squares of the length of weft's row, and of the distance of the other's from it. */
 static void measure(const Rows *r, int64_t row, float *length, float *apart) {
   double own = 0, off = 0;
   for (int64_t i = row * r->width; i < (row + 1) * r->width; i++) {
@@ -261,12 +275,14 @@ static int64_t worst_row(const Trial *t, const Rows *r, float *length, float *ap
 }
 
 static weft_status compare_one(Trial *t, int k, char *room, weft_error *e) {
-  const KTensor *x = &t->library.out[k];
-  bool lse = !t->back && k == 1;
+  const KTensor *x = &t->others.out[k];
+  bool lse = !t->back && k == 1, keys = t->back && k < 2; /* dq and dk */
   Rows r = {.type = x->dtype,
             .lse = lse,
-            .width = lse ? 1 : t->attr.head_dim,
-            .lib = x->p,
+            .width = lse    ? 1
+                     : keys ? t->attr.head_dim
+                            : attr_value_dim(&t->attr),
+            .others = x->p,
             .native = t->native.out[k].p,
             .here = {room, room + PIECE_BYTES}};
   int64_t heads = cuda_last(x) / r.width, tokens = x->dim[1];
@@ -280,20 +296,19 @@ static weft_status compare_one(Trial *t, int k, char *room, weft_error *e) {
   TRY(t->d->vt->sync(t->d, e)); /* of a copy that failed */
   if (row < 0) return WEFT_OK;
   t->differs = true;
-  return err_set(
-      e, WEFT_ERUN,
-      "cuDNN computes another %s than weft's own kernel, on the same numbers of "
-      "these shapes (sequence %lld, token %lld, head %lld): use "
-      "attention_backend = \"native\", or another version of cuDNN",
-      result_name[t->back][k], (long long)(row / heads / tokens),
-      (long long)(row / heads % tokens), (long long)(row % heads));
+  return err_set(e, WEFT_ERUN,
+                 "%s computes another %s than %s, on the same numbers of these shapes "
+                 "(sequence %lld, token %lld, head %lld)%s",
+                 t->other->name, result_name[t->back][k], t->other->than,
+                 (long long)(row / heads / tokens), (long long)(row / heads % tokens),
+                 (long long)(row % heads), t->other->advice);
 }
 
 static weft_status compare(Trial *t, weft_error *e) {
   weft_status st = WEFT_OK;
   char *room = mem_new(t->d->alloc, 2 * PIECE_BYTES);
   if (!room) return err_set(e, WEFT_ENOMEM, "out of memory");
-  for (int k = 0; k < t->library.nout && st == WEFT_OK; k++)
+  for (int k = 0; k < t->others.nout && st == WEFT_OK; k++)
     st = compare_one(t, k, room, e);
   mem_free(t->d->alloc, room, 2 * PIECE_BYTES);
   return st;
@@ -307,24 +322,24 @@ static weft_status try_out(Trial *t, weft_error *e) {
   c->print = print;
   if (c->refused[0]) return err_set(e, WEFT_ERUN, "%s", c->refused);
   if (r)
-    return err_set(e, WEFT_ERUN,
-                   "cuDNN cannot be compared with weft's own kernel: %s (%s)",
-                   cudaGetErrorString(r), cudaGetErrorName(r));
+    return err_set(e, WEFT_ERUN, "%s cannot be compared with %s: %s (%s)", t->other->name,
+                   t->other->than, cudaGetErrorString(r), cudaGetErrorName(r));
   return compare(t, e);
 }
 
-weft_status cudnn_trial(Device *d, int op, const KernelArgs *a, bool *differs,
-                        weft_error *e) {
+static weft_status try_all(Device *d, const Contender *other, int op, const KernelArgs *a,
+                           bool *differs, weft_error *e) {
   Trial t;
   void *p = NULL;
   *differs = false;
-  if (begin(&t, d, op, a) != WEFT_OK) return err_set(e, WEFT_ENOMEM, "out of memory");
+  if (begin(&t, d, other, op, a) != WEFT_OK)
+    return err_set(e, WEFT_ENOMEM, "out of memory");
   weft_status st = WEFT_OK;
   cudaError_t r = cudaMalloc(&p, place(&t));
   if (r == cudaErrorMemoryAllocation) {
     (void)cudaGetLastError(); /* clears the error */
-    st = err_set(e, WEFT_ENOMEM,
-                 "there is no memory on the GPU to compare it with weft's own kernel");
+    st = err_set(e, WEFT_ENOMEM, "there is no memory on the GPU to compare it with %s",
+                 other->than);
   } else if (r) {
     st = err_set(e, WEFT_ERUN, "cudaMalloc: %s", cudaGetErrorString(r));
   } else {
@@ -335,5 +350,23 @@ weft_status cudnn_trial(Device *d, int op, const KernelArgs *a, bool *differs,
     (void)cudaFree(p);
   }
   mem_free(d->alloc, t.numbers, PERIOD * sizeof *t.numbers);
+  return st;
+}
+
+bool attention_was_tried(const Tried *t, uint64_t hash) {
+  for (int i = 0; i < MIN(t->n, TRIED); i++)
+    if (t->hash[i] == hash) return true;
+  return false;
+}
+
+void attention_tried(Tried *t, uint64_t hash) { t->hash[t->n++ % TRIED] = hash; }
+
+weft_status attention_trial(Device *d, const Contender *other, Tried *tried,
+                            uint64_t hash, int op, const KernelArgs *a, bool *differs,
+                            weft_error *e) {
+  *differs = false;
+  if (attention_was_tried(tried, hash)) return WEFT_OK;
+  weft_status st = try_all(d, other, op, a, differs, e);
+  if (st == WEFT_OK) attention_tried(tried, hash);
   return st;
 }
