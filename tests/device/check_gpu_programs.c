@@ -78,6 +78,17 @@ START_TEST(sums_of_fp8_may_lack_bits) {
 }
 END_TEST
 
+/* A run would go on by another kernel. */
+START_TEST(wgmma_that_is_wrong_shows) {
+  Outcome o = process_run(100, "sh -c '" BESIDE "WEFT_STANDIN=wgmma_wrong=1 ./weft-gpu "
+                               "kernels --brief --op attention'");
+  ck_assert_msg(o.code == 1, "code %d: %s%s", o.code, o.out, o.err);
+  ck_assert_msg(strstr(o.out, "FAILED attention bf16") &&
+                    strstr(o.out, "wgmma computes another o than mma.sync"),
+                "%s", o.out);
+}
+END_TEST
+
 START_TEST(no_device_is_told) {
   Outcome o = process_run(60, "sh -c '" BESIDE "WEFT_STANDIN=gpus=0 ./weft-gpu kernels'");
   ck_assert_int_eq(o.code, 2);
@@ -375,6 +386,7 @@ Suite *gpu_programs_suite(void) {
   tcase_add_test(t, kernels_are_right);
   tcase_add_loop_test(t, sums_of_fp8_may_lack_bits, 0, 2);
   tcase_add_loop_test(t, a_wrong_kernel_is_found, 0, LEN(wrong));
+  tcase_add_test(t, wgmma_that_is_wrong_shows);
   tcase_add_test(t, no_device_is_told);
   tcase_add_loop_test(t, the_table_is_of_the_plan, 0, LEN(tabled));
   tcase_add_test(t, failures_are_told);

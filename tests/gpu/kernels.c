@@ -133,6 +133,11 @@ static weft_status launch(Side *s, const Problem *p, KernelArgs *a, const Layout
   if (!k || !k->run)
     return err_set(e, WEFT_ERUN, "device %s has no kernel", s->kind->name);
   if (k->prepare) TRY(k->prepare(&s->dev, a, e));
+  if (s->dev.fallback) { /* a run would go on; here it shows */
+    err_set(e, WEFT_ERUN, "%s", s->dev.fallback);
+    s->dev.fallback = NULL;
+    return WEFT_ERUN;
+  }
   for (int i = 0; i < p->nin; i++) a->in[i].p = s->memory + l->at[i];
   for (int i = 0; i < p->nout; i++) a->out[i].p = s->memory + l->at[l->result[i]];
   a->work = s->memory + l->at[l->work];
