@@ -83,27 +83,30 @@ static __device__ __forceinline__ Slice<T> slice(T *x, int64_t b, int64_t rows, 
   return Slice<T>{x ? x + (b * rows * n + h) * d : x, n * d, (int)rows, d};
 }
 
-/* Starts copying rows [first, first + ROWS) of a head to a tile. */
+/* Starts copying rows [first, first + ROWS) of a head to a tile. A thread has the same
+ * columns of rows STEP apart: mostly where they lie in a row is the same, too. */
 template <int ROWS, int THREADS, typename T, typename TILE>
 __device__ __forceinline__ void fetch(const TILE &to, const Slice<const T> &x,
                                       int first) {
-  constexpr int EACH = TILE::EACH, PARTS = TILE::COLUMNS / EACH;
-  bool wide = x.d % EACH == 0 && (uintptr_t)x.p % 16 == 0;
-  int width = TILE::WHOLE ? TILE::COLUMNS : filled(x.d);
-  UNROLL_BY_4
-  for (int i = threadIdx.x; i < ROWS * PARTS; i += THREADS) {
-    int r = i / PARTS, c = i % PARTS * EACH, t = first + r;
-    if (c >= width) continue;
-    const T *from = x.p + (t < x.rows ? t * x.stride : 0);
-    if (wide) {
-      bool is = t < x.rows && c < x.d;
-      copy_begin<16>(to.at(r, c), is ? from + c : x.p, is);
-      continue;
+  constexpr int EACH = TILE::EACH, PARTS = TILE::COLUMNS / EACH, STEP = THREADS / PARTS;
+  static_assert(THREADS % PARTS == 0 && ROWS % STEP == 0, "all threads have all rows");
+  int row = (int)(threadIdx.x / PARTS), c = (int)(threadIdx.x % PARTS) * EACH;
+  if (c >= (TILE::WHOLE ? TILE::COLUMNS : filled(x.d))) return;
+  int left = x.rows - first - row;
+  const T *from = x.p + (left > 0 ? (int64_t)(first + row) * x.stride + c : 0);
+  if (x.d % EACH == 0 && (uintptr_t)x.p % 16 == 0) {
+    UNROLL_BY_4
+    for (int r = 0; r < ROWS; r += STEP) {
+      bool is = r < left && c < x.d;
+      copy_begin<16>(to.at(row + r, c), is ? from + r * x.stride : x.p, is);
     }
-    for (int j = 0; j < EACH; j++)
-      put_shared(to.at(r, c) + j,
-                 t < x.rows && c + j < x.d ? from[c + j] : rounded<T>(0));
+    return;
   }
+  UNROLL_NOT
+  for (int r = 0; r < ROWS; r += STEP)
+    for (int j = 0; j < EACH; j++)
+      put_shared(to.at(row + r, c) + j,
+                 r < left && c + j < x.d ? from[r * x.stride + j] : rounded<T>(0));
 }
 
 /* Calls f(sum, i) for a lane's sums, CT tiles of 8 columns from `col` on, of row t[i]. */
