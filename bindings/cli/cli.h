@@ -168,6 +168,8 @@ int verb_fails(const Cli *cli, Arena *arena, const weft_error *e);
 /* Prints a warning of what a verb does; --json has it among the diagnostics of the job.
  */
 void verb_warns(const Cli *cli, Job *j, const char *fmt, ...) PRINTF(3, 4);
+/* What run_warning has. */
+void verb_warns_of_run(const Cli *cli, Job *j, const Run *r);
 
 /* ---- lua.c ---- */
 /* Runs a script; errors go to stderr. */

@@ -135,3 +135,8 @@ void verb_warns(const Cli *cli, Job *j, const char *fmt, ...) {
   report_error("warning: %s", text);
   if (cli->json) diag_warn(&j->d, "run", "", "%s", text);
 }
+
+void verb_warns_of_run(const Cli *cli, Job *j, const Run *r) {
+  const char *why;
+  for (int i = 0; (why = run_warning(r, i)); i++) verb_warns(cli, j, "%s", why);
+}

@@ -135,8 +135,8 @@ weft_status weft_run_open(weft_plan *plan, const weft_run_options *options,
     return st;
   }
   keep_text(r);
-  api_note(r, run_uneven(r->s.run));
-  api_note(r, run_crowded(r->s.run));
+  const char *why;
+  for (int i = 0; (why = run_warning(r->s.run, i)); i++) api_note(r, why);
   *out = r;
   return WEFT_OK;
 }

@@ -71,14 +71,14 @@ typedef struct CudaContext {
   void *stream;   /* of the compute queue */
   void *lt;       /* cublasLtHandle_t, or NULL: weft's own kernels multiply */
   void *cudnn;    /* of cudnn_plan.c; NULL: not used yet */
-  void *hopper;   /* of attention_hopper_choice.c; NULL: not used yet */
-  int capability; /* 90 */
+  void *hopper;   /* Tried of attention_hopper_choice.c; NULL: not used yet */
+  int capability; /* 90; of weft's own kernels: at most WEFT_GPU */
   struct GemmChoices *choices;  /* cublaslt_int.h; NULL: products are not timed */
   uint64_t print;               /* DeviceCapture.print: fingerprint of launches so far */
   struct LoadedKernels *loaded; /* cuda_launch.c */
   char refused[520];  /* why the first launch or product that failed did, or "" */
   char came[160];     /* Device.kernels */
-  char instead[300];  /* Device.instead */
+  char instead[340];  /* Device.instead */
   char fallback[420]; /* Device.fallback */
   double others;      /* GiB of the GPU that others held before; 0: hardly any */
 } CudaContext;

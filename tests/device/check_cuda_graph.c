@@ -350,7 +350,7 @@ static bool be_rank(const Rendezvous *m, const void *arg) {
   OK(run_init(r, &trace_err));
   schedule_lr(&t);
   if (x->opens_only) {
-    if (m->rank == 0 && run_crowded(r)) printf("%s\n", run_crowded(r));
+    if (m->rank == 0 && run_warning(r, 0)) printf("%s\n", run_warning(r, 0));
     run_close(r);
     toy_free(&t);
     return true;
@@ -367,7 +367,7 @@ static bool be_rank(const Rendezvous *m, const void *arg) {
   h = state_bits(h, r, &t);
   uint64_t replays = r->worker[0].dev.count.replays;
   if (m->rank == 0) printf("bits %016llx; %s\n", (unsigned long long)h, run_way(r, way));
-  if (m->rank == 0 && run_crowded(r)) printf("%s\n", run_crowded(r));
+  if (m->rank == 0 && run_warning(r, 0)) printf("%s\n", run_warning(r, 0));
   uint64_t first = r->worker[0].comm.crowded; /* it is captured, too */
   run_close(r);
   toy_free(&t);

@@ -278,5 +278,3 @@ weft_status consensus_at_start(Run *r, const RunFact *fact, int n, weft_error *e
   text_free(&variables);
   return st;
 }
-
-const char *run_uneven(const Run *r) { return r->uneven[0] ? r->uneven : NULL; }

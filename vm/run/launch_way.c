@@ -40,7 +40,7 @@ const char *run_way(const Run *r, char text[96]) {
   return text;
 }
 
-const char *run_crowded(const Run *r) {
+static const char *crowded_queues(const Run *r) {
   bool crowded = false;
   for (int i = 0; i < r->nworker; i++) crowded |= r->worker[i].comm.crowded;
   if (!crowded || (r->c->device->keeps && run_captures(r))) return NULL;
@@ -59,9 +59,18 @@ const char *run_arena(const Run *r) {
   return *text ? text : NULL;
 }
 
-const char *run_fallback(const Run *r) {
+static const char *fallback(const Run *r) {
   for (int i = 0; i < r->nworker; i++)
     if (r->worker[i].dev.fallback) return r->worker[i].dev.fallback;
+  return NULL;
+}
+
+const char *run_warning(const Run *r, int i) {
+  const char *all[] = {r->uneven[0] ? r->uneven : NULL, crowded_queues(r), run_instead(r),
+                       fallback(r)};
+  _Static_assert(LEN(all) == RUN_WARNINGS, "what run.h says");
+  for (int k = 0; k < LEN(all); k++)
+    if (all[k] && i-- == 0) return all[k];
   return NULL;
 }
 

@@ -89,8 +89,6 @@ weft_status run_check_replicas(Run *r, weft_error *e);
 /* Whether copies have to be the same: on GPUs ranks may compute a product in different
  * ways, each the one that it found fastest, unless the plan is deterministic. */
 bool run_copies_agree(const Run *r);
-/* On rank 0 a warning about facts that may differ and do; else NULL. */
-const char *run_uneven(const Run *r);
 /* Whether a step or an evaluation has failed, so that the run takes no more of them. */
 bool run_ended(const Run *r);
 /* WEFT_ERUN if what the ranks hold of parameters is no whole, as a step failed: before
@@ -114,8 +112,12 @@ void run_abandon(Run *r);
 /* How steps are run on a device that can capture graphs: "replayed as one graph", or
  * "launched op by op: " and the reason. NULL: the device cannot capture. */
 const char *run_way(const Run *r, char text[96]);
-/* NULL, or why steps that are launched op by op may stop (Comm.crowded). */
-const char *run_crowded(const Run *r);
+/* The i-th thing to tell before the first step of how the ranks of this process run;
+ * NULL: there are no more. On rank 0 facts that differ between processes and may, why
+ * steps that are launched op by op may stop (Comm.crowded), run_instead, and what a rank
+ * computes by kernels that are not those for its device (Device.fallback). */
+const char *run_warning(const Run *r, int i);
+enum { RUN_WARNINGS = 4 };
 /* How kernels came to the device of this process, and how long it took; NULL: they are
  * functions of the program. */
 const char *run_kernels(const Run *r);
@@ -124,9 +126,6 @@ const char *run_arena(const Run *r);
 /* NULL, or why a rank of this process has weft's own kernels for ops that the program
  * leaves to a library. */
 const char *run_instead(const Run *r);
-/* NULL, or what a rank of this process computes by slower kernels than the device has,
- * and why. */
-const char *run_fallback(const Run *r);
 /* The reason why a rank of this process could not capture its step: returned once, after
  * that step. Else NULL. */
 const char *run_not_captured(Run *r);

@@ -51,7 +51,7 @@ struct Run {
   Supervisor *control;   /* NULL with one process */
   Net net;               /* for a backend that has no connections of its own */
   bool *reported_elsewhere;
-  char uneven[400]; /* see run_uneven; "": no difference */
+  char uneven[400]; /* see run_warning; "": no difference */
   bool traces;
   double patience_s; /* 0: stall_patience chooses */
   double longest_s;  /* the longest step so far; 0: none yet */

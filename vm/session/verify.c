@@ -369,10 +369,8 @@ weft_status verify_runs(Verify *v, const Plan *plan_one, const Compiled *one, in
   weft_status st = compare_runs(v, plan_one, one, steps, options, e);
   const char *why = v->many ? run_not_captured(v->many) : NULL;
   if (why) snprintf(out->not_captured, sizeof out->not_captured, "%s", why);
-  why = v->many ? run_instead(v->many) : NULL;
-  if (why) snprintf(out->instead, sizeof out->instead, "%s", why);
-  why = v->many ? run_fallback(v->many) : NULL;
-  if (why) snprintf(out->fallback, sizeof out->fallback, "%s", why);
+  for (int i = 0; v->many && (why = run_warning(v->many, i)); i++)
+    snprintf(out->warning[i], sizeof out->warning[i], "%s", why);
   clean_up(v);
   return st;
 }

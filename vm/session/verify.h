@@ -9,10 +9,9 @@ typedef struct VerifyReport {
   double loss, grad_norm, grad, param; /* largest relative differences */
   char worst[160];                     /* the tensor with the largest one */
   bool ok;
-  char first_bad[512];    /* "step 0: gradient of X differs by 3e-2" */
-  char not_captured[512]; /* see run_not_captured; "": no such reason */
-  char instead[300];      /* see run_instead; "": no such reason */
-  char fallback[420];     /* see run_fallback; "": nothing */
+  char first_bad[512];             /* "step 0: gradient of X differs by 3e-2" */
+  char not_captured[512];          /* see run_not_captured; "": no such reason */
+  char warning[RUN_WARNINGS][420]; /* see run_warning; "": no more */
 } VerifyReport;
 /* Runs `steps` steps of `many`, with run options (NULL: defaults), and of `one` (a mesh
  * of one rank, f32, the same logical microbatches), and compares L2 norms with the

@@ -26,8 +26,8 @@ static void print_report(const Comparison *c) {
          r->loss, r->grad_norm, r->grad, r->param);
   if (r->worst[0]) printf("  worst tensor: %s\n", r->worst);
   if (r->not_captured[0]) printf("  steps were launched op by op: %s\n", r->not_captured);
-  if (r->instead[0]) printf("  weft's own kernels computed attention: %s\n", r->instead);
-  if (r->fallback[0]) printf("  %s\n", r->fallback);
+  for (int i = 0; i < RUN_WARNINGS && r->warning[i][0]; i++)
+    printf("  %s\n", r->warning[i]);
   if (r->ok && r->first_bad[0]) printf("  beyond the tolerance: %s\n", r->first_bad);
   printf("  %s (tolerance %g)\n", r->ok ? "the same" : "DIFFERENT", c->v.tolerance);
 }

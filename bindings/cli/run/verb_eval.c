@@ -142,10 +142,7 @@ static weft_status evaluate(Evaluation *v, Arena *arena) {
   TRY(open_data(v));
   TRY(open_parameters(v));
   TRY(eval_open_run(v));
-  const char *why = run_instead(v->session.run);
-  if (why) verb_warns(cli, j, "weft's own kernels compute attention: %s", why);
-  why = run_fallback(v->session.run);
-  if (why) verb_warns(cli, j, "%s", why);
+  verb_warns_of_run(cli, j, v->session.run);
   return run_evaluate(v->session.run, v->session.val, v->batches, &v->result, &j->e);
 }
 

@@ -151,12 +151,6 @@ static const char *who_attends(Training *t) {
   return arena_str(t->job.arena, text);
 }
 
-static const char *by_own_kernels(const Training *t) {
-  const char *why = run_instead(t->session.run);
-  return why ? arena_printf(t->job.arena, "weft's own kernels compute attention: %s", why)
-             : NULL;
-}
-
 static void print_start(Training *t) {
   char mesh[128], memory[32];
   const Job *j = &t->job;
@@ -284,11 +278,9 @@ static weft_status run_plan(Training *t, const Cli *cli, Arena *arena) {
   t->record.head.attention = who_attends(t);
   TRY(record_begin(&t->record, run_memory(t->session.run), &t->job.e));
   if (t->first && !cli->quiet) print_start(t);
-  warn(t, run_uneven(t->session.run));
-  warn(t, run_crowded(t->session.run));
+  const char *why;
+  for (int i = 0; (why = run_warning(t->session.run, i)); i++) warn(t, why);
   warn(t, not_for_training(t));
-  warn(t, by_own_kernels(t));
-  warn(t, run_fallback(t->session.run));
   TRY(run_ckpt_begin(&t->ckpt, &t->session, t->end));
   weft_status st = session_train(&t->session, t->end, run_ckpt_stop(&t->ckpt), after_step,
                                  t, &t->job.e);

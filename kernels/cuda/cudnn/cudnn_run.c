@@ -67,17 +67,12 @@ void cudnn_close(Device *d) {
   Cudnn *c = of(d);
   if (!c) return;
   if (c->handle) (void)c->lib.Destroy(c->handle);
+  attention_forget(d, &c->tried);
   mem_free(d->alloc, c, sizeof *c);
   ctx->cudnn = NULL;
 }
 
 /* ---- plans ---- */
-
-static uint64_t hash_shapes(uint64_t h, const KTensor *t, int n) {
-  for (int i = 0; i < n; i++)
-    h = hash_bytes(h, t[i].dim, (size_t)t[i].ndim * sizeof *t[i].dim);
-  return h;
-}
 
 /* All that cuDNN's plans depend on: steps of a ring have few blocks that differ. */
 static uint64_t hash_op(int op, const KernelArgs *a) {
@@ -91,11 +86,9 @@ static uint64_t hash_op(int op, const KernelArgs *a) {
     int64_t is[] = {b[i].query, b[i].queries, b[i].key, b[i].keys, b[i].causal};
     h = hash_bytes(h, is, sizeof is);
   }
-  return hash_shapes(hash_shapes(h, a->in, a->nin), a->out, a->nout);
+  return attention_hash(h, a);
 }
 
-/* The attention of an evaluation, whose arena is that of the training, is let go where
- * there is no memory for it and that of the training was compared. */
 static weft_status try_once(Device *d, int op, const KernelArgs *a, bool *differs,
                             weft_error *e) {
   const Contender cudnn = {.name = "cuDNN",
@@ -104,9 +97,7 @@ static weft_status try_once(Device *d, int op, const KernelArgs *a, bool *differ
                                      "version of cuDNN",
                            .run = cudnn_run,
                            .scratch = cudnn_work(op, a)};
-  Tried *tried = &of(d)->tried;
-  weft_status st = attention_trial(d, &cudnn, tried, hash_op(op, a), op, a, differs, e);
-  return st == WEFT_ENOMEM && tried->n && !attention_is_back(op) ? WEFT_OK : st;
+  return attention_trial(d, &cudnn, &of(d)->tried, hash_op(op, a), op, a, differs, e);
 }
 
 static weft_status make_plans(Device *d, int op, KernelArgs *a, weft_error *e) {
@@ -139,7 +130,9 @@ static weft_status leave(Device *d, weft_status st, const char *why, weft_error 
   CudaContext *ctx = d->ctx;
   if (cuda_error_of_what_ran(ctx)) return err_set(e, st, "%s", why);
   ctx->refused[0] = 0;
-  if (!ctx->instead[0]) snprintf(ctx->instead, sizeof ctx->instead, "%s", why);
+  if (!ctx->instead[0])
+    snprintf(ctx->instead, sizeof ctx->instead,
+             "weft's own kernels compute attention: %s", why);
   d->instead = ctx->instead;
   return WEFT_OK;
 }
@@ -163,7 +156,7 @@ weft_status cudnn_prepare(Device *d, int op, KernelArgs *a, weft_error *e) {
 
 void cudnn_release(Device *d, KernelArgs *a) {
   Prepared *s = a->state;
-  if (a->attr->backend != BACKEND_NATIVE && s) free_plans(d, s);
+  if (attr_of_library(a->attr) && s) free_plans(d, s);
 }
 
 /* ---- running ---- */
@@ -265,7 +258,7 @@ static void run_block(Device *d, const CudnnPlan *plan, const AttentionGraph *g,
 
 bool cudnn_takes(const KernelArgs *a) {
   const Prepared *s = a->state;
-  return a->attr->backend != BACKEND_NATIVE && s && s->ready;
+  return attr_of_library(a->attr) && s && s->ready;
 }
 
 bool cudnn_run(Device *d, const KernelArgs *a) {
