@@ -1,6 +1,7 @@
 /* cuda_kernels.c - the table of CUDA kernels by op. Conversions of placement other than
  * slice are communication and have none. */
 #include "kernels/cuda/attention/attention_hopper.h"
+#include "kernels/cuda/cudnn/attention_blocks.h"
 #include "kernels/cuda/cudnn/cudnn_attention.h"
 #include "kernels/cuda/gemm/fp8_product.h"
 
@@ -24,10 +25,9 @@ static weft_status prepare_heads(Device *d, KernelArgs *a, weft_error *e) {
 /* Prepares weft's own kernels or, if the plan says so, cuDNN's, which may leave it to
  * weft's. */
 static weft_status prepare(Device *d, int op, KernelArgs *a, weft_error *e) {
-  bool native = a->attr->backend == BACKEND_NATIVE;
-  bool forward = op == OP_attention || op == OP_attention_part;
-  TRY(native ? prepare_heads(d, a, e) : cudnn_prepare(d, op, a, e));
-  return forward && !cudnn_takes(a) ? hopper_prepare(d, op, a, e) : WEFT_OK;
+  TRY(attr_of_library(a->attr) ? cudnn_prepare(d, op, a, e) : prepare_heads(d, a, e));
+  if (!attention_is_forward(op) || cudnn_takes(a)) return WEFT_OK;
+  return hopper_prepare(d, op, a, e);
 }
 #define EITHER(op)                                                                       \
   static weft_status prepare_##op(Device *d, KernelArgs *a, weft_error *e) {             \

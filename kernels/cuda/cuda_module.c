@@ -7,6 +7,7 @@
  * the first one. */
 #include <sched.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <time.h>
 
 #include "kernels/cuda/attention/attention_hopper.h"
@@ -96,6 +97,19 @@ static weft_status find_gpu(int place, int *gpu, int *capability, weft_error *e)
   return WEFT_OK;
 }
 
+/* WEFT_GPU holds weft's own kernels to those that GPUs of this compute capability have.
+ */
+static weft_status held_to(int *capability, weft_error *e) {
+  const char *s = getenv("WEFT_GPU");
+  int major = 0, minor = 0, n = 0;
+  if (!s || !s[0]) return WEFT_OK;
+  if (sscanf(s, "%2d.%1d%n", &major, &minor, &n) != 2 || s[n] || major < 1 || minor < 0)
+    return err_set(e, WEFT_EUSAGE,
+                   "WEFT_GPU = \"%.20s\" is no compute capability: give one as 8.0", s);
+  *capability = MIN(*capability, major * 10 + minor);
+  return WEFT_OK;
+}
+
 /* Of the first GPU, as others are of its kind, and without a context on it. cuDNN's
  * kernels for Hopper and Blackwell are ahead of weft's, of others that is not known. */
 static int attention_version(char why[DEVICE_WAY]) {
@@ -154,11 +168,13 @@ static void close_cuda(Device *d) {
 static weft_status open_cuda(Device *d, int rank, int threads, weft_error *e) {
   int gpu = 0, capability = 0;
   TRY(find_gpu(d->place, &gpu, &capability, e));
+  int own = capability;
+  TRY(held_to(&own, e));
   CudaDevice *c = mem_new(d->alloc, sizeof *c);
   if (!c) return err_set(e, WEFT_ENOMEM, "out of memory");
   d->ctx = c;
   c->gpu = gpu;
-  c->choices.capability = c->c.capability = capability;
+  c->choices.capability = capability, c->c.capability = own;
   c->c.others = held_by_others();
   cuda_graph_open(c);
   const char *why = NULL;

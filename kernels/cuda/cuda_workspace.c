@@ -1,6 +1,7 @@
 /* cuda_workspace.c - scratch sizes of the CUDA kernels, compiled for the host, so that a
  * plan is sized without a GPU. */
 #include "kernels/cuda/attention/attention_hopper.h"
+#include "kernels/cuda/cudnn/attention_blocks.h"
 #include "kernels/cuda/cudnn/cudnn_attention.h"
 #include "kernels/cuda/gemm/fp8_product.h"
 #include "vm/device/linear_ce_calls.h"
@@ -142,7 +143,7 @@ uint64_t cuda_amax_parts(const KernelArgs *a) {
 
 uint64_t cuda_work(int op, const KernelArgs *a) {
   const KTensor *x = &a->in[0];
-  if (a->attr->backend != BACKEND_NATIVE) return cudnn_work(op, a);
+  if (attr_of_library(a->attr)) return cudnn_work(op, a);
   switch (op) {
   case OP_linear:
   case OP_linear_dx:
@@ -191,9 +192,8 @@ uint64_t cuda_work(int op, const KernelArgs *a) {
 }
 
 uint64_t cuda_state(int op, const KernelArgs *a) {
-  bool forward = op == OP_attention || op == OP_attention_part;
-  uint64_t hopper = forward ? HOPPER_STATE : 0;
-  if (a->attr->backend != BACKEND_NATIVE) return CUDNN_STATE + hopper;
+  uint64_t hopper = attention_is_forward(op) ? HOPPER_STATE : 0;
+  if (attr_of_library(a->attr)) return CUDNN_STATE + hopper;
   if (linear_ce(op)) return LINEAR_CE_CALLS * CUDA_LT_STATE;
   bool product =
       op == OP_linear || op == OP_linear_dx || op == OP_linear_dw || is_linear_fp8(op);

@@ -12,13 +12,15 @@
 #ifdef WEFT_EMULATED_CUDA
 
 #include "kernels/cuda/attention/attention_hopper.h"
+#include "kernels/cuda/attention/attention_trial.h"
 #include "tests/standin/standin.h"
 
 static Device dev;
 
-static void open_gpu(int capability, bool wrong) {
+static void open_gpu_with(size_t memory, int capability, bool wrong) {
   Standin s = standin_usual;
   weft_error e = {.rank = -1};
+  s.memory = memory;
   s.capability = capability;
   s.wgmma_wrong = wrong;
   standin_set(&s);
@@ -26,19 +28,34 @@ static void open_gpu(int capability, bool wrong) {
   ck_assert_msg(st == WEFT_OK, "%s", e.text);
 }
 
-/* Whether a prepared op is computed by wgmma. */
-static bool prepared(const Problem *p) {
+static void open_gpu(int capability, bool wrong) {
+  open_gpu_with(standin_usual.memory, capability, wrong);
+}
+
+static KernelArgs args_of(const Problem *p) {
   KernelArgs a = {.attr = &p->attr, .nin = p->nin, .nout = p->nout, .index = p->index};
-  weft_error e = {0};
   for (int i = 0; i < p->nin; i++) a.in[i] = kernel_tensor(&p->in[i]);
   for (int i = 0; i < p->nout; i++) a.out[i] = kernel_tensor(&p->out[i]);
   for (int i = 0; i < p->nin; i++) a.in[i].p = NULL;
   for (int i = 0; i < p->nout; i++) a.out[i].p = NULL;
+  return a;
+}
+
+/* Whether a prepared op is computed by wgmma. */
+static weft_status prepare(const Problem *p, bool *takes, weft_error *e) {
+  KernelArgs a = args_of(p);
   a.state = calloc(1, cuda_state(p->op, &a));
-  weft_status st = cuda_kernels[p->op].prepare(&dev, &a, &e);
-  ck_assert_msg(st == WEFT_OK, "%s", e.text);
-  bool takes = hopper_takes(&a);
+  weft_status st = cuda_kernels[p->op].prepare(&dev, &a, e);
+  *takes = hopper_takes(&a);
   free(a.state);
+  return st;
+}
+
+static bool prepared(const Problem *p) {
+  weft_error e = NO_ERROR;
+  bool takes;
+  weft_status st = prepare(p, &takes, &e);
+  ck_assert_msg(st == WEFT_OK, "%s", e.text);
   return takes;
 }
 
@@ -67,9 +84,10 @@ START_TEST(gpus_have_it_or_not) {
   if (!gpus[_i].wrong || gpus[_i].capability != 90)
     ck_assert_ptr_null(dev.fallback);
   else
-    ck_assert_msg(strstr(dev.fallback, "goes on by mma.sync, as on GPUs without wgmma: "
-                                       "wgmma computes another o than mma.sync, on the "
-                                       "same numbers of these shapes (sequence ") != NULL,
+    ck_assert_msg(strstr(dev.fallback,
+                         "attention of 150 tokens in heads of 20 goes on by mma.sync, as "
+                         "on GPUs without wgmma: wgmma computes another o than mma.sync, "
+                         "on the same numbers of these shapes (sequence ") != NULL,
                   "%s", dev.fallback);
   device_close(&dev);
   problem_free(&p);
@@ -90,29 +108,167 @@ START_TEST(all_cases_agree) {
 }
 END_TEST
 
+/* Documents and sinks of as many heads as have had lse where sinks are. */
+static const KernelCase sinks = {OP_attention,
+                                 "x 1,102,512 x 1,102,64 x 1,102,64 s 1,102 w 64",
+                                 "x 1,102,512 f 1,102,64",
+                                 {.head_dim = 8, .scale = 0.3f},
+                                 0};
+
+START_TEST(sinks_are_operands) {
+  Problem p;
+  problem_make(&p, &sinks, DT_BF16, 3);
+  open_gpu(90, false);
+  ck_assert_msg(prepared(&p), "%s", dev.fallback ? dev.fallback : "?");
+  device_close(&dev);
+  problem_free(&p);
+}
+END_TEST
+
+static bool without_lse(Device *d, const KernelArgs *a) {
+  size_t n = (size_t)cuda_count(&a->out[1]);
+  float *zero = calloc(n, sizeof *zero);
+  cuda_attention(d, a);
+  d->vt->upload(d, a->out[1].p, zero, n * sizeof *zero);
+  weft_error e = NO_ERROR;
+  ck_assert(d->vt->sync(d, &e) == WEFT_OK);
+  free(zero);
+  return true;
+}
+
+START_TEST(each_result_is_compared) {
+  static const Contender bad = {
+      .name = "it", .than = "that", .advice = "", .run = without_lse};
+  Problem p;
+  Tried tried = {0};
+  weft_error e = NO_ERROR;
+  bool differs;
+  problem_make(&p, &sinks, DT_BF16, 3);
+  open_gpu(90, false);
+  KernelArgs a = args_of(&p);
+  ck_assert(attention_trial(&dev, &bad, &tried, 1, p.op, &a, &differs, &e) == WEFT_ERUN);
+  ck_assert_msg(differs && strstr(e.text, "it computes another lse than that"), "%s",
+                e.text);
+  ck_assert(attention_trial(&dev, &bad, &tried, 1, p.op, &a, &differs, &e) == WEFT_ERUN);
+  ck_assert(differs && tried.n == 1);
+  attention_forget(&dev, &tried);
+  device_close(&dev);
+  problem_free(&p);
+}
+END_TEST
+
+/* More shapes than it begins with. */
+START_TEST(all_are_remembered) {
+  static const Contender same = {
+      .name = "it", .than = "that", .advice = "", .run = cuda_attention_hopper};
+  enum { SHAPES = 20 };
+  Problem p;
+  Tried tried = {0};
+  weft_error e = NO_ERROR;
+  bool differs;
+  problem_make(&p, &kernel_case[case_of_documents()], DT_BF16, 1);
+  open_gpu(90, false);
+  KernelArgs a = args_of(&p);
+  for (int turn = 0; turn < 2; turn++) {
+    for (uint64_t i = 0; i < SHAPES; i++) {
+      uint64_t launched = standin_launched();
+      ck_assert(attention_trial(&dev, &same, &tried, i, p.op, &a, &differs, &e) ==
+                WEFT_OK);
+      ck_assert(!differs && (standin_launched() == launched) == (turn == 1));
+    }
+  }
+  ck_assert_int_eq(tried.n, SHAPES);
+  attention_forget(&dev, &tried);
+  device_close(&dev);
+  problem_free(&p);
+}
+END_TEST
+
+/* In training that is an error; an evaluation, whose op has another shape, has what the
+ * training has. */
+START_TEST(memory_may_be_short) {
+  weft_error e = NO_ERROR;
+  Problem p, small;
+  bool takes;
+  problem_make(&p, &sinks, DT_BF16, 1);
+  problem_make(&small, &kernel_case[case_of_documents()], DT_BF16, 1);
+  open_gpu_with(300 << 10, 90, _i);
+  ck_assert(prepare(&p, &takes, &e) == WEFT_ENOMEM && !takes);
+  ck_assert_str_eq(e.text, "attention: there is no memory on the GPU to compare wgmma "
+                           "with mma.sync");
+  ck_assert_int_eq(prepared(&small), !_i);
+  ck_assert_int_eq(prepared(&p), !_i);
+  device_close(&dev);
+  problem_free(&p);
+  problem_free(&small);
+}
+END_TEST
+
+START_TEST(copies_have_the_kernel_of_all_gpus) {
+  Problem p;
+  problem_make(&p, &kernel_case[case_of_documents()], DT_BF16, 1);
+  open_gpu(90, false);
+  p.attr.backend = BACKEND_COPIES;
+  ck_assert(!prepared(&p));
+  device_close(&dev);
+  problem_free(&p);
+}
+END_TEST
+
+START_TEST(the_environment_holds_it) {
+  static const struct {
+    const char *gpu;
+    bool takes;
+  } held[] = {{"8.0", false}, {"9.0", true}, {"12.0", true}, {"", true}};
+  Problem p;
+  problem_make(&p, &kernel_case[case_of_documents()], DT_BF16, 1);
+  for (int i = 0; i < LEN(held); i++) {
+    setenv("WEFT_GPU", held[i].gpu, 1);
+    open_gpu(90, false);
+    ck_assert_int_eq(prepared(&p), held[i].takes);
+    device_close(&dev);
+  }
+  problem_free(&p);
+}
+END_TEST
+
+START_TEST(the_environment_is_a_capability) {
+  static const char *const none[] = {"9", "hopper", "9.0a", "-1.0", "9.", "123.0"};
+  weft_error e = {.rank = -1};
+  setenv("WEFT_GPU", none[_i], 1);
+  standin_set(&standin_usual);
+  ck_assert(device_open(&dev, device_standin()->load(&e), NULL, 0, 0, 1, &e) ==
+            WEFT_EUSAGE);
+  ck_assert_msg(strstr(e.text, "is no compute capability: give one as 8.0") != NULL, "%s",
+                e.text);
+}
+END_TEST
+
 /* ---- the program ---- */
 
 #define BESIDE                                                                           \
   "cp $weft weft; ln -sf " WEFT_BINARY_DIR "/standin/weft_cuda.so " WEFT_BINARY_DIR      \
   "/standin/weft_nccl.so .; exec env "
 #define WARNS                                                                            \
-  "attention forward goes on by mma.sync, as on GPUs without wgmma: wgmma computes "     \
-  "another o than mma.sync"
+  " tokens in heads of 128 goes on by mma.sync, as on GPUs without wgmma: wgmma "        \
+  "computes another o than mma.sync"
 
-static void put_plan(void) {
+static void put_plan(const char *more) {
   static const char plan[] =
       "local weft = require \"weft\"\n"
       "return weft.plan {\n"
-      "  model = weft.model { \"mistral\", hidden_size = 32, num_hidden_layers = 2,\n"
-      "    num_attention_heads = 4, num_key_value_heads = 2, intermediate_size = 32,\n"
+      "  model = weft.model { \"mistral\", hidden_size = 128, num_hidden_layers = 1,\n"
+      "    num_attention_heads = 1, num_key_value_heads = 1, intermediate_size = 32,\n"
       "    vocab_size = 32, sliding_window = false }, precision = \"bf16\", comm = { "
       "timeout = 30 },\n"
       "  packed = { eot = 3 },\n"
-      "  batch = { global = 2, micro = 1, seq = 160 },\n"
+      "  batch = { global = 2, micro = 1, seq = 96 },\n"
       "  optimizer = weft.adamw { lr = weft.cosine { max = 1e-2, warmup = 2 } },\n"
-      "  data = weft.synthetic {}, train = { steps = 3, log_every = 1 },\n"
-      "}\n";
-  scratch_put("plan.lua", plan, strlen(plan));
+      "  data = weft.synthetic {}, train = { steps = 2, log_every = 1 },\n"
+      "%s}\n";
+  char text[2000];
+  int n = snprintf(text, sizeof text, plan, more);
+  scratch_put("plan.lua", text, (size_t)n);
 }
 
 static double loss_on(const char *gpu, bool warns) {
@@ -123,33 +279,57 @@ static double loss_on(const char *gpu, bool warns) {
                   gpu);
   const char *at = strstr(o.out, "\"loss\":");
   ck_assert_msg(o.code == 0 && at, "code %d: %s%s", o.code, o.out, o.err);
-  ck_assert_msg((strstr(o.err, "warning: " WARNS) != NULL) == warns, "%s", o.err);
+  ck_assert_msg((strstr(o.err, "warning: attention of 96" WARNS) != NULL) == warns, "%s",
+                o.err);
   return strtod(at + strlen("\"loss\":"), NULL);
 }
 
 /* What goes on by mma.sync is what a GPU without the instructions computes. */
 START_TEST(a_run_goes_on_by_the_other_kernel) {
-  put_plan();
+  put_plan("");
   double right = loss_on("capability=90", false), older = loss_on("capability=80", false);
   double wrong = loss_on("wgmma_wrong=1", true);
   ck_assert_msg(wrong == older, "%.17g and %.17g", wrong, older);
   ck_assert_msg(right > 0.99 * older && right < 1.01 * older, "%.17g and %.17g", right,
                 older);
+  ck_assert_msg(right != older, "%.17g is not by wgmma", right);
 }
 END_TEST
 
 START_TEST(ranks_are_as_one) {
-  static const char *const set[] = {"mesh.cp=1", "mesh.cp=2",
-                                    "mesh.cp=2 --set cp.comm=allgather"};
-  put_plan();
+  static const char *const set[] = {
+      "mesh.cp=1", "mesh.cp=2 --set batch.seq=160",
+      "mesh.cp=2 --set cp.comm=allgather --set batch.seq=160"};
+  put_plan("");
   for (int wrong = 0; wrong < 2; wrong++) {
     Outcome o = process_run(120,
                             "sh -c '" BESIDE "WEFT_STANDIN=wgmma_wrong=%d ./weft verify "
-                            "plan.lua --device cuda --set %s'",
+                            "plan.lua --device cuda --steps 1 --set %s'",
                             wrong, set[_i]);
     ck_assert_msg(o.code == 0, "code %d: %s%s", o.code, o.out, o.err);
     ck_assert_msg((strstr(o.out, WARNS) != NULL) == wrong, "%s", o.out);
   }
+}
+END_TEST
+
+/* Ranks of tp that all have the whole of an attention: none of them has wgmma, so none
+ * has other bits where that is wrong on one. */
+#define TWO_HEADS                                                                        \
+  "--set model.hidden_size=256 --set model.num_attention_heads=2 --set "                 \
+  "model.num_key_value_heads=2"
+START_TEST(copies_are_told_in_programs) {
+  put_plan(" mesh = { tp = 2 }, tp_plan = { [\"layers.*.mlp.gate_proj\"] = \"colwise\",\n"
+           "  [\"layers.*.mlp.up_proj\"] = \"colwise\",\n"
+           "  [\"layers.*.mlp.down_proj\"] = \"rowwise\" },\n");
+  Outcome o = process_run(60, "sh -c '" BESIDE "WEFT_STANDIN=wgmma_wrong=1 ./weft verify "
+                              "plan.lua --device cuda --steps 1 " TWO_HEADS "'");
+  ck_assert_msg(o.code == 0 && !strstr(o.out, "wgmma"), "code %d: %s%s", o.code, o.out,
+                o.err);
+  o = process_run(30, "$weft show plan.lua program 0 --device cuda " TWO_HEADS);
+  ck_assert_msg(strstr(o.out, "backend=3") != NULL, "%s%s", o.out, o.err);
+  o = process_run(
+      30, "$weft show plan.lua program 0 --device cuda --set mesh.tp=1 " TWO_HEADS);
+  ck_assert_msg(!strstr(o.out, "backend=3"), "%s%s", o.out, o.err);
 }
 END_TEST
 
@@ -159,12 +339,20 @@ Suite *attention_trial_suite(void) {
   tcase_set_timeout(t, 120);
   tcase_add_loop_test(t, gpus_have_it_or_not, 0, LEN(gpus));
   tcase_add_loop_test(t, all_cases_agree, 0, kernel_cases);
+  tcase_add_test(t, sinks_are_operands);
+  tcase_add_test(t, each_result_is_compared);
+  tcase_add_test(t, all_are_remembered);
+  tcase_add_loop_test(t, memory_may_be_short, 0, 2);
+  tcase_add_test(t, copies_have_the_kernel_of_all_gpus);
+  tcase_add_test(t, the_environment_holds_it);
+  tcase_add_loop_test(t, the_environment_is_a_capability, 0, 6);
   suite_add_tcase(s, t);
   t = tcase_create("runs");
   tcase_add_checked_fixture(t, scratch_setup, scratch_teardown);
   tcase_set_timeout(t, 400);
   tcase_add_test(t, a_run_goes_on_by_the_other_kernel);
   tcase_add_loop_test(t, ranks_are_as_one, 0, 3);
+  tcase_add_test(t, copies_are_told_in_programs);
   suite_add_tcase(s, t);
   return s;
 }

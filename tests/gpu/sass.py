@@ -146,6 +146,40 @@ def kernel_of(row, kernels):
     return found[0] if found else None
 
 
+# ---- products of a warpgroup ----
+
+def registers(text):
+    return {int(r) for r in re.findall(r"\bR(\d+)\b", text)}
+
+
+def written(text):
+    """The registers that an instruction may write: four from its first register on."""
+    m = re.match(r"(?:@!?U?P\d+ )?(?!ST|RED|BRA|CALL|HGMMA)\S+ (?:U?P\w+, )*R(\d+)\b", text)
+    return {int(m.group(1)) + i for i in range(4 if ".128" in text else 2 if re.search(
+        r"\.64\b|\.WIDE\b", text) else 1)} if m else set()
+
+
+def touched_early(k):
+    """Instructions that touch what products in flight add to, or write what they read, in the
+    order of the text: a loop waits for all at its end."""
+    groups, now, found = [], [set(), set()], 0
+    for _, text in k.lines:
+        m = re.match(r"HGMMA\.64x(\d+)x16\.F32\S* R(\d+), (?:R(\d+), )?", text)
+        if m:
+            now[0] |= {int(m.group(2)) + i for i in range(int(m.group(1)) // 2)}
+            now[1] |= {int(m.group(3)) + i for i in range(4)} if m.group(3) else set()
+            if "gsb0" in text:
+                groups, now = groups + [now], [set(), set()]
+            continue
+        m = re.match(r"WARPGROUP\.DEPBAR\.LE gsb0, 0x(\w+)", text)
+        if m:
+            groups = groups[max(len(groups) - int(m.group(1), 16), 0):]
+            continue
+        sums, read = (set().union(*(g[i] for g in groups + [now])) for i in (0, 1))
+        found += bool(registers(text) & sums or written(text) & read)
+    return found + len(groups)
+
+
 # ---- check ----
 
 NARROW = r"\bLDG\.E(\.\w+)*\.[US](8|16)\b"
@@ -173,6 +207,9 @@ def faults(row, k):
         found.append("no products of a warpgroup")
     if row.loads == "wgmma" and 2 * k.count(r"\bWARPGROUP\.DEPBAR\b") > products:
         found.append("products that wait for each other")
+    if row.loads == "wgmma" and touched_early(k):
+        found.append("%d instructions that touch registers of products in flight" %
+                     touched_early(k))
     if row.loads in ("mma", "wgmma") and not k.count(r"\bLDGSTS\.E(\.\w+)*\.128\b"):
         found.append("no asynchronous copies of sixteen bytes")
     if row.loads not in ("wide", "row", "mma", "mma2", "wgmma"):

@@ -318,6 +318,7 @@ unsigned thread_number() { return self->now->number; }
 void wrote(const void *to, size_t bytes) {
   Block *b = self;
   if (!in_room(to, bytes)) return;
+  no_product_reads(to, bytes);
   size_t from = (size_t)((const unsigned char *)to - b->room);
   b->clock++;
   for (size_t i = from / GRANULE; i <= (from + bytes - 1) / GRANULE; i++)

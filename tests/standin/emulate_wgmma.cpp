@@ -280,6 +280,8 @@ void wgmma(float *c, int tiles, const uint32_t *a_regs, uint64_t a, uint64_t b,
 
 void wgmma_fence() { mine().begun = true; }
 
+void touched() { mine().begun = false; }
+
 void wgmma_commit() { mine().groups.emplace_back(); }
 
 void wgmma_wait(size_t last) {
@@ -304,7 +306,7 @@ void products_are_waited_for() {
 
 void no_product_reads(const void *to, size_t bytes) {
   if (reading.empty()) return;
-  if (is_read(to, bytes)) refuse("a copy to what wgmma reads");
+  if (is_read(to, bytes)) refuse("a copy or store to what wgmma reads");
 }
 
 } // namespace emulate

@@ -12,17 +12,25 @@ namespace emulate {
 void wgmma(float *c, int tiles, const uint32_t *a_regs, uint64_t a, uint64_t b,
            bool turned, bool add);
 void wgmma_fence();
+void touched(); /* registers that products see */
 void wgmma_commit();
 void wgmma_wait(size_t last);
 void fence_proxy();
 /* Of this thread, when it ends. */
 void products_are_waited_for();
-/* Refuses a copy to what a product reads that was not waited for. */
+/* Refuses a copy or store to what a product reads that was not waited for. */
 void no_product_reads(const void *to, size_t bytes);
 } // namespace emulate
 
-template <int N> static inline void hold(float (&c)[N][4]) { (void)c; }
-template <int N> static inline void hold(uint32_t (&a)[N][4]) { (void)a; }
+/* Registers that were touched are fenced before the next product. */
+template <int N> static inline void hold(float (&c)[N][4]) {
+  (void)c;
+  emulate::touched();
+}
+template <int N> static inline void hold(uint32_t (&a)[N][4]) {
+  (void)a;
+  emulate::touched();
+}
 
 static inline unsigned shared_address(const void *p) { return emulate::address_of(p); }
 static inline void products_see_writes() { emulate::fence_proxy(); }

@@ -265,6 +265,7 @@ void group_errs(int mistake) {
     products_wait_but<0>();
     copies_wait();
     if (!is[GROUP_NOT_BEGUN_AGAIN]) products_begin();
+    if (is[GROUP_HELD_BEHIND_FENCE]) hold(sum);
     add_columns(sum, ra, b);
     products_commit();
     if (is[GROUP_REGISTERS_TOUCHED] && mine) ra[2]++;

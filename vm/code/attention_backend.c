@@ -4,9 +4,10 @@
 #include "unit_code_int.h"
 #include "vm/graph/op_fp8.h"
 
+static bool is_forward(int op) { return op == OP_attention || op == OP_attention_part; }
+
 static bool is_attention(int op) {
-  return op == OP_attention || op == OP_attention_dx || op == OP_attention_part ||
-         op == OP_attention_part_dx;
+  return is_forward(op) || op == OP_attention_dx || op == OP_attention_part_dx;
 }
 
 static KernelArgs shapes_of(const CodeInstr *x) {
@@ -66,7 +67,9 @@ static void look_at_fp8(Coder *c, const Op *op, const CodeInstr *x) {
 void coder_backend(Coder *c, const Op *op, CodeInstr *x) {
   AttentionBackend asked = c->plan->attention;
   if (is_linear_fp8(op->code) && c->device->refuses) look_at_fp8(c, op, x);
-  if (!is_attention(op->code) || asked == ATTENTION_NATIVE || !c->device->refuses) return;
+  if (!is_attention(op->code) || !c->device->refuses) return;
+  if (is_forward(op->code) && coder_copies(c, op) > 1) x->attr.backend = BACKEND_COPIES;
+  if (asked == ATTENTION_NATIVE) return;
   if (asked == ATTENTION_AUTO && c->plan->attention_library == LIBRARY_NONE) return;
   const char *why = why_native(c, op, x);
   if (!why)

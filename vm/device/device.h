@@ -93,7 +93,7 @@ typedef struct DeviceMerge {
   uint64_t count; /* elements */
 } DeviceMerge;
 
-enum { DEVICE_WAY = 160, DEVICE_VERSION = 3 };
+enum { DEVICE_WAY = 160, DEVICE_VERSION = 4 };
 
 typedef struct DeviceVtable {
   const char *name;

@@ -125,9 +125,13 @@ static inline int attr_rotary_dim(const OpAttr *a) {
   return a->rotary_dim ? a->rotary_dim : a->head_dim;
 }
 
-/* Kernels of the device's own, or a library beside them. */
-/* EITHER: cuDNN, or the device's own kernels where it makes no plan of it. */
-enum { BACKEND_NATIVE, BACKEND_CUDNN, BACKEND_EITHER };
+/* Kernels of the device's own, or a library beside them. EITHER: cuDNN, or the device's
+ * own kernels where it makes no plan of it. COPIES: the kernel that all such devices
+ * have, as ranks repeat a forward op and have to get the same bits. */
+enum { BACKEND_NATIVE, BACKEND_CUDNN, BACKEND_EITHER, BACKEND_COPIES };
+static inline bool attr_of_library(const OpAttr *a) {
+  return a->backend == BACKEND_CUDNN || a->backend == BACKEND_EITHER;
+}
 enum { SCORE_SOFTMAX, SCORE_SIGMOID };
 enum { DROP_NONE, DROP_POSITION, DROP_PROBS };
 /* In the place of the row of a choice: its expert is not here; there was no room for it.

@@ -16,7 +16,7 @@ static void count(const Program *p, Share back[2]) {
     if (!dx && in->op != OP_attention && in->op != OP_attention_part) continue;
     back[dx].all++;
     back[dx].drops += p->attr[in->attr].rate > 0;
-    back[dx].of_library += p->attr[in->attr].backend != BACKEND_NATIVE;
+    back[dx].of_library += attr_of_library(&p->attr[in->attr]);
   }
 }
 

@@ -4,19 +4,14 @@
 
 #include "attention_hopper.h"
 #include "attention_trial.h"
+#include "kernels/cuda/cudnn/attention_blocks.h"
 #include "kernels/cuda/cudnn/cudnn_attention.h"
-#include "kernels/cuda/launch/failed_before.h"
 
 enum { CAPABILITY = 90 };
 
-/* CudaContext.hopper */
-typedef struct Hopper {
-  Tried same, others;
-} Hopper;
-
 /* Where the state of an op has it. */
 static bool *taken(const KernelArgs *a) {
-  size_t at = a->attr->backend != BACKEND_NATIVE ? CUDNN_STATE : 0;
+  size_t at = attr_of_library(a->attr) ? CUDNN_STATE : 0;
   return a->state ? (bool *)((char *)a->state + at) : NULL;
 }
 
@@ -25,35 +20,42 @@ bool hopper_takes(const KernelArgs *a) {
   return is && *is;
 }
 
-static uint64_t hash_tensors(uint64_t h, const KTensor *t, int n) {
+static uint64_t hash_positions(uint64_t h, const KernelArgs *a) {
+  const OpAttr *t = a->attr;
+  int64_t is[] = {t->window, t->parts, t->n, t->mirror, t->step, a->index};
+  return hash_bytes(h, is, sizeof is);
+}
+
+static uint64_t hash_blocks(uint64_t h, int op, const KernelArgs *a) {
+  AttentionBlock b[BLOCKS_MOST];
+  int n = attention_blocks(op, a, a->index, b);
   for (int i = 0; i < n; i++) {
-    int64_t is[] = {t[i].dtype, t[i].ndim};
+    int64_t is[] = {b[i].query, b[i].queries, b[i].key, b[i].keys, b[i].causal};
     h = hash_bytes(h, is, sizeof is);
-    h = hash_bytes(h, t[i].dim, (size_t)t[i].ndim * sizeof *t[i].dim);
   }
   return h;
 }
 
-/* All that decides which tiles and masks there are. */
+/* All that decides which tiles and masks there are: positions in the sequence where
+ * windows or documents end, else blocks, of which the steps of a ring have few kinds. */
 static uint64_t hash_op(int op, const KernelArgs *a) {
   const OpAttr *t = a->attr;
   const float factor[] = {t->scale, t->soft_cap};
-  int64_t is[] = {op,       t->head_dim, t->value_dim, t->window, t->n,
-                  a->index, t->step,     t->mirror,    t->parts};
+  int64_t is[] = {op, t->head_dim, t->value_dim};
   uint64_t h = hash_bytes(hash_bytes(0, is, sizeof is), factor, sizeof factor);
-  return hash_tensors(hash_tensors(h, a->in, a->nin), a->out, a->nout);
+  bool ends = t->window || attention_documents(op, a);
+  return attention_hash(ends ? hash_positions(h, a) : hash_blocks(h, op, a), a);
 }
 
-/* An error of what ran stays one; anything else is a reason for mma.sync. */
-static weft_status leave(Device *d, weft_status st, const char *why, weft_error *e) {
+/* What differs is left to mma.sync. */
+static void leave(Device *d, const KernelArgs *a, const char *why) {
   CudaContext *c = d->ctx;
-  if (cuda_error_of_what_ran(c)) return err_set(e, st, "%s", why);
-  c->refused[0] = 0;
   if (!c->fallback[0])
     snprintf(c->fallback, sizeof c->fallback,
-             "attention forward goes on by mma.sync, as on GPUs without wgmma: %s", why);
+             "attention of %lld tokens in heads of %d goes on by mma.sync, as on GPUs "
+             "without wgmma: %s",
+             (long long)a->in[0].dim[1], a->attr->head_dim, why);
   d->fallback = c->fallback;
-  return WEFT_OK;
 }
 
 weft_status hopper_prepare(Device *d, int op, KernelArgs *a, weft_error *e) {
@@ -61,23 +63,27 @@ weft_status hopper_prepare(Device *d, int op, KernelArgs *a, weft_error *e) {
       .name = "wgmma", .than = "mma.sync", .advice = "", .run = cuda_attention_hopper};
   CudaContext *c = d->ctx;
   bool differs = false, *is = taken(a);
-  if (!c || !is || c->capability != CAPABILITY || !cuda_attention_hopper_has(a))
+  if (!c || !is) return WEFT_OK;
+  *is = false;
+  if (c->capability != CAPABILITY || a->attr->backend == BACKEND_COPIES ||
+      !cuda_attention_hopper_has(a))
     return WEFT_OK;
-  if (!c->hopper) c->hopper = mem_new(d->alloc, sizeof(Hopper));
+  if (!c->hopper) c->hopper = mem_new(d->alloc, sizeof(Tried));
   if (!c->hopper) return err_set(e, WEFT_ENOMEM, "out of memory");
-  Hopper *h = c->hopper;
-  uint64_t hash = hash_op(op, a);
-  if (attention_was_tried(&h->others, hash)) return WEFT_OK;
-  weft_error none = NO_ERROR;
-  weft_status st = attention_trial(d, &hopper, &h->same, hash, op, a, &differs, &none);
+  weft_error why = NO_ERROR;
+  weft_status st =
+      attention_trial(d, &hopper, c->hopper, hash_op(op, a), op, a, &differs, &why);
   *is = st == WEFT_OK;
-  if (st == WEFT_OK) return WEFT_OK;
-  attention_tried(&h->others, hash);
-  return leave(d, st, none.text, e);
+  if (st == WEFT_OK) return st;
+  if (!differs) return err_set(e, st, "attention: %s", why.text);
+  leave(d, a, why.text);
+  return WEFT_OK;
 }
 
 void hopper_close(Device *d) {
   CudaContext *c = d->ctx;
-  if (c && c->hopper) mem_free(d->alloc, c->hopper, sizeof(Hopper));
-  if (c) c->hopper = NULL;
+  if (!c || !c->hopper) return;
+  attention_forget(d, c->hopper);
+  mem_free(d->alloc, c->hopper, sizeof(Tried));
+  c->hopper = NULL;
 }

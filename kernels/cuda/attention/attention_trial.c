@@ -170,6 +170,11 @@ static cudaError_t fill_starts(const Trial *t, const KTensor *x) {
   return r;
 }
 
+/* Whether o and lse are operands. */
+static bool has_lse(const Trial *t) {
+  return t->back || attention_goes_on(t->op, &t->others);
+}
+
 /* All but o and lse that weft's kernel makes. Those of later steps of a ring are of more
  * keys than the step's, and any numbers: what gradients are linear in is then as uneven
  * as the scores are. */
@@ -179,9 +184,9 @@ static cudaError_t fill_operands(const Trial *t) {
     const KTensor *x = &t->others.in[i];
     if (t->own && (i == O || i == LSE)) continue;
     int64_t from = i * (PERIOD / OPERANDS);
-    r = x->dtype == DT_I32 ? fill_starts(t, x)
-        : i == LSE         ? fill_lse(t, x, from)
-                           : fill(t, x, from);
+    r = x->dtype == DT_I32       ? fill_starts(t, x)
+        : i == LSE && has_lse(t) ? fill_lse(t, x, from)
+                                 : fill(t, x, from);
   }
   return r;
 }
@@ -265,6 +270,7 @@ static int64_t worst_row(const Trial *t, const Rows *r, float *length, float *ap
     }
   }
   for (int64_t i = 0; i < r->n; i++) {
+    if (!isfinite(length[i])) return i; /* and no tolerance for the others */
     if (apart[i] == 0) continue; /* also where all is zero: a step that nobody sees */
     double is = sqrt(apart[i]) / (of_row * sqrt(length[i]) + of_most * sqrt(most));
     if (is <= by) continue;
@@ -276,12 +282,12 @@ static int64_t worst_row(const Trial *t, const Rows *r, float *length, float *ap
 
 static weft_status compare_one(Trial *t, int k, char *room, weft_error *e) {
   const KTensor *x = &t->others.out[k];
-  bool lse = !t->back && k == 1, keys = t->back && k < 2; /* dq and dk */
+  bool lse = !t->back && k == 1, of_keys = t->back && k < 2; /* dq and dk */
   Rows r = {.type = x->dtype,
             .lse = lse,
-            .width = lse    ? 1
-                     : keys ? t->attr.head_dim
-                            : attr_value_dim(&t->attr),
+            .width = lse       ? 1
+                     : of_keys ? t->attr.head_dim
+                               : attr_value_dim(&t->attr),
             .others = x->p,
             .native = t->native.out[k].p,
             .here = {room, room + PIECE_BYTES}};
@@ -338,8 +344,8 @@ static weft_status try_all(Device *d, const Contender *other, int op, const Kern
   cudaError_t r = cudaMalloc(&p, place(&t));
   if (r == cudaErrorMemoryAllocation) {
     (void)cudaGetLastError(); /* clears the error */
-    st = err_set(e, WEFT_ENOMEM, "there is no memory on the GPU to compare it with %s",
-                 other->than);
+    st = err_set(e, WEFT_ENOMEM, "there is no memory on the GPU to compare %s with %s",
+                 other->name, other->than);
   } else if (r) {
     st = err_set(e, WEFT_ERUN, "cudaMalloc: %s", cudaGetErrorString(r));
   } else {
@@ -353,20 +359,59 @@ static weft_status try_all(Device *d, const Contender *other, int op, const Kern
   return st;
 }
 
-bool attention_was_tried(const Tried *t, uint64_t hash) {
-  for (int i = 0; i < MIN(t->n, TRIED); i++)
-    if (t->hash[i] == hash) return true;
-  return false;
+/* ---- what was tried ---- */
+
+void attention_forget(Device *d, Tried *t) {
+  mem_free(d->alloc, t->at, (size_t)t->room * sizeof *t->at);
+  *t = (Tried){0};
 }
 
-void attention_tried(Tried *t, uint64_t hash) { t->hash[t->n++ % TRIED] = hash; }
+uint64_t attention_hash(uint64_t h, const KernelArgs *a) {
+  for (int i = 0; i < a->nin + a->nout; i++) {
+    const KTensor *t = i < a->nin ? &a->in[i] : &a->out[i - a->nin];
+    int64_t is[] = {t->dtype, t->ndim};
+    h = hash_bytes(h, is, sizeof is);
+    h = hash_bytes(h, t->dim, (size_t)t->ndim * sizeof *t->dim);
+  }
+  return h;
+}
+
+static weft_status remember(Device *d, Tried *t, uint64_t hash, bool differs,
+                            weft_error *e) {
+  if (t->n == t->room) {
+    Tried more = {.n = t->n, .room = t->room ? 2 * t->room : 16, .any = t->any};
+    more.at = mem_new(d->alloc, (size_t)more.room * sizeof *more.at);
+    if (!more.at) return err_set(e, WEFT_ENOMEM, "out of memory");
+    if (t->n) memcpy(more.at, t->at, (size_t)t->n * sizeof *t->at);
+    attention_forget(d, t);
+    *t = more;
+  }
+  t->at[t->n].hash = hash;
+  t->at[t->n++].differs = differs;
+  t->any |= differs;
+  return WEFT_OK;
+}
+
+static weft_status differed(const Contender *other, weft_error *e) {
+  return err_set(e, WEFT_ERUN, "%s computed something else than %s before", other->name,
+                 other->than);
+}
 
 weft_status attention_trial(Device *d, const Contender *other, Tried *tried,
                             uint64_t hash, int op, const KernelArgs *a, bool *differs,
                             weft_error *e) {
   *differs = false;
-  if (attention_was_tried(tried, hash)) return WEFT_OK;
-  weft_status st = try_all(d, other, op, a, differs, e);
-  if (st == WEFT_OK) attention_tried(tried, hash);
-  return st;
+  for (int i = 0; i < tried->n; i++) {
+    if (tried->at[i].hash != hash) continue;
+    *differs = tried->at[i].differs;
+    return *differs ? differed(other, e) : WEFT_OK;
+  }
+  weft_error why = NO_ERROR;
+  weft_status st = try_all(d, other, op, a, differs, &why);
+  if (st == WEFT_ENOMEM && tried->n && !attention_is_back(op)) {
+    *differs = tried->any;
+    return *differs ? differed(other, e) : WEFT_OK;
+  }
+  if (st == WEFT_OK || *differs) TRY(remember(d, tried, hash, *differs, e));
+  return st == WEFT_OK ? st : err_set(e, st, "%s", why.text);
 }

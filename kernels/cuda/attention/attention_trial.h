@@ -13,19 +13,25 @@ typedef struct Contender {
   uint64_t scratch; /* bytes of KernelArgs.work */
 } Contender;
 
-/* Ops and shapes that were compared, as hashes: the last ones. */
-enum { TRIED = 64 };
+/* Ops and shapes that were compared, as hashes, and what came of it. */
 typedef struct Tried {
-  uint64_t hash[TRIED];
-  int n; /* ever */
+  struct {
+    uint64_t hash;
+    bool differs;
+  } * at;
+  int n, room;
+  bool any; /* differs */
 } Tried;
 
-bool attention_was_tried(const Tried *t, uint64_t hash);
-void attention_tried(Tried *t, uint64_t hash);
+void attention_forget(Device *d, Tried *t);
+
+/* Adds shapes and types to the hash of an op. */
+uint64_t attention_hash(uint64_t h, const KernelArgs *a);
 
 /* Runs a prepared op by both on the same operands, in memory of its own, and compares,
  * each hash once: layers are alike. An error says which result differs, or why they
- * cannot be compared. */
+ * cannot be compared. Forward ops of an evaluation, whose arena is that of the training,
+ * are as those of the training where there is no memory to compare them. */
 weft_status attention_trial(Device *d, const Contender *other, Tried *tried,
                             uint64_t hash, int op, const KernelArgs *a, bool *differs,
                             weft_error *e);

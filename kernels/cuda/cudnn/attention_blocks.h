@@ -28,6 +28,9 @@ static inline bool attention_is_part(int op) {
 static inline bool attention_is_back(int op) {
   return op == OP_attention_dx || op == OP_attention_part_dx;
 }
+static inline bool attention_is_forward(int op) {
+  return op == OP_attention || op == OP_attention_part;
+}
 /* Whether earlier steps of the ring are among the operands. */
 static inline bool attention_goes_on(int op, const KernelArgs *a) {
   return attention_is_part(op) && a->attr->step > 0;
