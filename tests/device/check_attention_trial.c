@@ -42,20 +42,14 @@ static KernelArgs args_of(const Problem *p) {
 }
 
 /* Whether a prepared op is computed by wgmma. */
-static weft_status prepare(const Problem *p, bool *takes, weft_error *e) {
-  KernelArgs a = args_of(p);
-  a.state = calloc(1, cuda_state(p->op, &a));
-  weft_status st = cuda_kernels[p->op].prepare(&dev, &a, e);
-  *takes = hopper_takes(&a);
-  free(a.state);
-  return st;
-}
-
 static bool prepared(const Problem *p) {
+  KernelArgs a = args_of(p);
   weft_error e = NO_ERROR;
-  bool takes;
-  weft_status st = prepare(p, &takes, &e);
+  a.state = calloc(1, cuda_state(p->op, &a));
+  weft_status st = cuda_kernels[p->op].prepare(&dev, &a, &e);
   ck_assert_msg(st == WEFT_OK, "%s", e.text);
+  bool takes = hopper_takes(&a);
+  free(a.state);
   return takes;
 }
 
@@ -157,6 +151,27 @@ START_TEST(each_result_is_compared) {
 }
 END_TEST
 
+/* Later steps of a ring with documents are each of their own: their masks are others. */
+START_TEST(steps_with_documents_are_compared) {
+  static const KernelCase step = {
+      OP_attention_part,
+      "x 1,32,16 x 1,32,16 x 1,32,16 f 1,32,16 f 1,32,2 s 1,32",
+      "f 1,32,16 f 1,32,2",
+      {.head_dim = 8, .scale = 0.3f, .n = 4, .step = 1},
+      3};
+  Problem p;
+  problem_make(&p, &step, DT_BF16, 1);
+  open_gpu(90, false);
+  for (p.attr.step = 1; p.attr.step < 3; p.attr.step++) {
+    uint64_t launched = standin_launched();
+    ck_assert(prepared(&p));
+    ck_assert(standin_launched() > launched);
+  }
+  device_close(&dev);
+  problem_free(&p);
+}
+END_TEST
+
 /* More shapes than it begins with. */
 START_TEST(all_are_remembered) {
   static const Contender same = {
@@ -184,18 +199,18 @@ START_TEST(all_are_remembered) {
 }
 END_TEST
 
-/* In training that is an error; an evaluation, whose op has another shape, has what the
- * training has. */
+/* What cannot be compared goes on by mma.sync, unless others were: as they are. */
 START_TEST(memory_may_be_short) {
-  weft_error e = NO_ERROR;
   Problem p, small;
-  bool takes;
   problem_make(&p, &sinks, DT_BF16, 1);
   problem_make(&small, &kernel_case[case_of_documents()], DT_BF16, 1);
   open_gpu_with(300 << 10, 90, _i);
-  ck_assert(prepare(&p, &takes, &e) == WEFT_ENOMEM && !takes);
-  ck_assert_str_eq(e.text, "attention: there is no memory on the GPU to compare wgmma "
-                           "with mma.sync");
+  ck_assert(!prepared(&p));
+  ck_assert_str_eq(
+      dev.fallback,
+      "attention of 102 tokens in heads of 8 goes on by mma.sync, as on GPUs "
+      "without wgmma: there is no memory on the GPU to compare wgmma with "
+      "mma.sync");
   ck_assert_int_eq(prepared(&small), !_i);
   ck_assert_int_eq(prepared(&p), !_i);
   device_close(&dev);
@@ -228,6 +243,7 @@ START_TEST(the_environment_holds_it) {
     ck_assert_int_eq(prepared(&p), held[i].takes);
     device_close(&dev);
   }
+  unsetenv("WEFT_GPU");
   problem_free(&p);
 }
 END_TEST
@@ -239,6 +255,7 @@ START_TEST(the_environment_is_a_capability) {
   standin_set(&standin_usual);
   ck_assert(device_open(&dev, device_standin()->load(&e), NULL, 0, 0, 1, &e) ==
             WEFT_EUSAGE);
+  unsetenv("WEFT_GPU");
   ck_assert_msg(strstr(e.text, "is no compute capability: give one as 8.0") != NULL, "%s",
                 e.text);
 }
@@ -333,6 +350,26 @@ START_TEST(copies_are_told_in_programs) {
 }
 END_TEST
 
+START_TEST(processes_have_the_same_kernels) {
+  put_plan(" mesh = { dp = 2 },\n");
+  Outcome o = process_run(
+      60,
+      "sh -c 'cp $weft weft; ln -sf " WEFT_BINARY_DIR
+      "/standin/weft_cuda.so " WEFT_BINARY_DIR
+      "/standin/weft_nccl.so .; export WEFT_SECRET=w MASTER_ADDR=127.0.0.1 WORLD_SIZE=2 "
+      "MASTER_PORT=$((20000 + $$ %% 10000)) WEFT_STANDIN=gpus=2; RANK=1 WEFT_GPU=8.0 "
+      "./weft run plan.lua --device cuda --threads 1 2>/dev/null & RANK=0 exec ./weft "
+      "run "
+      "plan.lua --device cuda --threads 1'");
+  ck_assert_msg(o.code == 2 &&
+                    strstr(o.err,
+                           "WEFT_GPU of the environment: not set on rank 0; 8.0 on "
+                           "rank 1 (ranks would compute attention by different "
+                           "kernels)"),
+                "code %d: %s%s", o.code, o.out, o.err);
+}
+END_TEST
+
 Suite *attention_trial_suite(void) {
   Suite *s = suite_create("attention_trial");
   TCase *t = tcase_create("prepared");
@@ -341,6 +378,7 @@ Suite *attention_trial_suite(void) {
   tcase_add_loop_test(t, all_cases_agree, 0, kernel_cases);
   tcase_add_test(t, sinks_are_operands);
   tcase_add_test(t, each_result_is_compared);
+  tcase_add_test(t, steps_with_documents_are_compared);
   tcase_add_test(t, all_are_remembered);
   tcase_add_loop_test(t, memory_may_be_short, 0, 2);
   tcase_add_test(t, copies_have_the_kernel_of_all_gpus);
@@ -353,6 +391,7 @@ Suite *attention_trial_suite(void) {
   tcase_add_test(t, a_run_goes_on_by_the_other_kernel);
   tcase_add_loop_test(t, ranks_are_as_one, 0, 3);
   tcase_add_test(t, copies_are_told_in_programs);
+  tcase_add_test(t, processes_have_the_same_kernels);
   suite_add_tcase(s, t);
   return s;
 }

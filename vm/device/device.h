@@ -173,8 +173,8 @@ struct Device {
   bool loads;
   /* Why a launch failed, set by it; NULL: none has. */
   const char *refused;
-  /* Why an op that was left to a library is computed by the device's own kernel; NULL:
-   * none is. */
+  /* That an op that was left to a library is computed by the device's own kernel, and
+   * why; NULL: none is. */
   const char *instead;
   /* What is computed by a kernel for all such devices, not by the one for this one, and
    * why; NULL: nothing is. */

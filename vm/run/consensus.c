@@ -10,6 +10,7 @@
  * Every rank sends its facts, as pairs of strings, to rank 0, which compares them and
  * sends its verdict to all. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #include "run_int.h"
@@ -237,7 +238,7 @@ static weft_status agree_at_start(Run *r, const char *variables, const RunFact *
   char build[96], id[64], programs[32], way[DEVICE_WAY] = "", threads[16],
                                         attention[ATTENTION_WAY] = "", version[40];
   RunFact all[FACTS_MAX];
-  assert(n + 7 <= FACTS_MAX);
+  assert(n + 8 <= FACTS_MAX);
   build_id(id, sizeof id);
   snprintf(build, sizeof build, "%s, build %.16s", weft_version(), id);
   snprintf(programs, sizeof programs, "%016llx", (unsigned long long)hash_programs(r->c));
@@ -262,9 +263,12 @@ static weft_status agree_at_start(Run *r, const char *variables, const RunFact *
                      "same cuDNN everywhere, or set attention_backend = \"native\""};
   all[5] = (RunFact){"version of cuDNN", version, FACT_TOLD,
                      "copies of a parameter may not keep the same bits"};
-  if (n) memcpy(all + 6, fact, (size_t)n * sizeof *fact);
-  all[n + 6] = (RunFact){"the compiled programs", programs, FACT_FOLLOWS, NULL};
-  return run_consensus(r, all, n + 7, e);
+  const char *gpu = r->kind->device ? getenv("WEFT_GPU") : NULL;
+  all[6] = (RunFact){"WEFT_GPU of the environment", gpu && gpu[0] ? gpu : "not set",
+                     FACT_SAME, "ranks would compute attention by different kernels"};
+  if (n) memcpy(all + 7, fact, (size_t)n * sizeof *fact);
+  all[n + 7] = (RunFact){"the compiled programs", programs, FACT_FOLLOWS, NULL};
+  return run_consensus(r, all, n + 8, e);
 }
 
 /* What is set of NCCL counts only where it carries data. */

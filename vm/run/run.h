@@ -123,8 +123,8 @@ enum { RUN_WARNINGS = 4 };
 const char *run_kernels(const Run *r);
 /* NULL, or how the backend has the arena (Comm.arena). */
 const char *run_arena(const Run *r);
-/* NULL, or why a rank of this process has weft's own kernels for ops that the program
- * leaves to a library. */
+/* NULL, or that a rank of this process has weft's own kernels for ops that the program
+ * leaves to a library, and why. */
 const char *run_instead(const Run *r);
 /* The reason why a rank of this process could not capture its step: returned once, after
  * that step. Else NULL. */

@@ -264,7 +264,8 @@ static weft_status open_run(Sample *s, int64_t context) {
   s->had = NEW_N(j->arena, int32_t, context);
   RunOptions o = {.threads = MAX((int)s->cli->threads, 0), .stop = s->cli->stop};
   TRY(run_open(&j->plan, j->compiled, &o, &s->run, &j->e));
-  verb_warns_of_run(s->cli, j, s->run);
+  if (!s->warned) verb_warns_of_run(s->cli, j, s->run);
+  s->warned = true;
   TRY(fill(s));
   s->context = context;
   return WEFT_OK;

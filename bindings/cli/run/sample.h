@@ -24,6 +24,7 @@ typedef struct Sample {
   const Cli *cli;
   Plan plan;             /* as it was loaded: that of the job is for one token */
   Run *run;              /* NULL before the first text */
+  bool warned;           /* of how it runs */
   int64_t context;       /* that it has room for */
   bool bytes;            /* tokens are bytes */
   Tokenizer *tok;        /* the tokenizer, or NULL: only ids are known */

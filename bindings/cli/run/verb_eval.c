@@ -117,7 +117,9 @@ weft_status eval_open_run(Evaluation *v) {
                   .stop = v->cli->stop,
                   .fact = f.fact,
                   .nfact = f.n};
-  return processes_open(&v->ranks, &v->session, &o);
+  TRY(processes_open(&v->ranks, &v->session, &o));
+  verb_warns_of_run(v->cli, j, v->session.run);
+  return WEFT_OK;
 }
 
 /* Models of cross entropy have one; preferences and divergences have none. It is that of
@@ -142,7 +144,6 @@ static weft_status evaluate(Evaluation *v, Arena *arena) {
   TRY(open_data(v));
   TRY(open_parameters(v));
   TRY(eval_open_run(v));
-  verb_warns_of_run(cli, j, v->session.run);
   return run_evaluate(v->session.run, v->session.val, v->batches, &v->result, &j->e);
 }
 

@@ -20,8 +20,8 @@ bool cuda_attention_hopper_has(const KernelArgs *a);
 
 /* ---- attention_hopper_choice.c ---- */
 /* When a program is loaded: compares the kernel with mma.sync on a GPU that has it. What
- * differs is left to mma.sync, and Device.fallback says so; and so is an attention that
- * ranks of tp repeat, since not all of them may have what one has. */
+ * differs, or finds no memory for that, is left to mma.sync, and Device.fallback says so.
+ * An attention that ranks of tp repeat always is, since not all may have what one has. */
 weft_status hopper_prepare(Device *d, int op, KernelArgs *a, weft_error *e);
 /* What that came to. */
 bool hopper_takes(const KernelArgs *a);

@@ -20,6 +20,13 @@ bool hopper_takes(const KernelArgs *a) {
   return is && *is;
 }
 
+/* Behind q, k and v; nothing that is dropped has this kernel, nor numbers of tokens. */
+static bool has_documents(const KernelArgs *a) {
+  for (int i = 3; i < a->nin; i++)
+    if (a->in[i].dtype == DT_I32) return true;
+  return false;
+}
+
 static uint64_t hash_positions(uint64_t h, const KernelArgs *a) {
   const OpAttr *t = a->attr;
   int64_t is[] = {t->window, t->parts, t->n, t->mirror, t->step, a->index};
@@ -43,11 +50,12 @@ static uint64_t hash_op(int op, const KernelArgs *a) {
   const float factor[] = {t->scale, t->soft_cap};
   int64_t is[] = {op, t->head_dim, t->value_dim};
   uint64_t h = hash_bytes(hash_bytes(0, is, sizeof is), factor, sizeof factor);
-  bool ends = t->window || attention_documents(op, a);
+  bool ends = t->window || has_documents(a);
   return attention_hash(ends ? hash_positions(h, a) : hash_blocks(h, op, a), a);
 }
 
-/* What differs is left to mma.sync. */
+/* What differs, and an evaluation that cannot be compared, is left to mma.sync; the first
+ * reason is kept. */
 static void leave(Device *d, const KernelArgs *a, const char *why) {
   CudaContext *c = d->ctx;
   if (!c->fallback[0])
@@ -75,7 +83,10 @@ weft_status hopper_prepare(Device *d, int op, KernelArgs *a, weft_error *e) {
       attention_trial(d, &hopper, c->hopper, hash_op(op, a), op, a, &differs, &why);
   *is = st == WEFT_OK;
   if (st == WEFT_OK) return st;
-  if (!differs) return err_set(e, st, "attention: %s", why.text);
+  if (!differs && st != WEFT_ENOMEM)
+    return err_set(e, st,
+                   "attention: %s; WEFT_GPU=8.0 in the environment does without wgmma",
+                   why.text);
   leave(d, a, why.text);
   return WEFT_OK;
 }

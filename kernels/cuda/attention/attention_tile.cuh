@@ -84,7 +84,7 @@ static __device__ __forceinline__ Slice<T> slice(T *x, int64_t b, int64_t rows, 
 }
 
 /* Starts copying rows [first, first + ROWS) of a head to a tile. A thread has the same
- * columns of rows STEP apart: mostly where they lie in a row is the same, too. */
+ * columns of rows STEP apart; where that is a multiple of 8, in the same order. */
 template <int ROWS, int THREADS, typename T, typename TILE>
 __device__ __forceinline__ void fetch(const TILE &to, const Slice<const T> &x,
                                       int first) {

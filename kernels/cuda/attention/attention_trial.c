@@ -376,12 +376,12 @@ uint64_t attention_hash(uint64_t h, const KernelArgs *a) {
   return h;
 }
 
-static weft_status remember(Device *d, Tried *t, uint64_t hash, bool differs,
-                            weft_error *e) {
+/* Without memory for that it is compared again. */
+static void remember(Device *d, Tried *t, uint64_t hash, bool differs) {
   if (t->n == t->room) {
     Tried more = {.n = t->n, .room = t->room ? 2 * t->room : 16, .any = t->any};
     more.at = mem_new(d->alloc, (size_t)more.room * sizeof *more.at);
-    if (!more.at) return err_set(e, WEFT_ENOMEM, "out of memory");
+    if (!more.at) return;
     if (t->n) memcpy(more.at, t->at, (size_t)t->n * sizeof *t->at);
     attention_forget(d, t);
     *t = more;
@@ -389,7 +389,6 @@ static weft_status remember(Device *d, Tried *t, uint64_t hash, bool differs,
   t->at[t->n].hash = hash;
   t->at[t->n++].differs = differs;
   t->any |= differs;
-  return WEFT_OK;
 }
 
 static weft_status differed(const Contender *other, weft_error *e) {
@@ -412,6 +411,6 @@ weft_status attention_trial(Device *d, const Contender *other, Tried *tried,
     *differs = tried->any;
     return *differs ? differed(other, e) : WEFT_OK;
   }
-  if (st == WEFT_OK || *differs) TRY(remember(d, tried, hash, *differs, e));
+  if (st == WEFT_OK || *differs) remember(d, tried, hash, *differs);
   return st == WEFT_OK ? st : err_set(e, st, "%s", why.text);
 }

@@ -30,8 +30,8 @@ uint64_t attention_hash(uint64_t h, const KernelArgs *a);
 
 /* Runs a prepared op by both on the same operands, in memory of its own, and compares,
  * each hash once: layers are alike. An error says which result differs, or why they
- * cannot be compared. Forward ops of an evaluation, whose arena is that of the training,
- * are as those of the training where there is no memory to compare them. */
+ * cannot be compared. Where there is no memory for a forward op it is as those that were
+ * compared: the arena of an evaluation is that of the training, and may leave none. */
 weft_status attention_trial(Device *d, const Contender *other, Tried *tried,
                             uint64_t hash, int op, const KernelArgs *a, bool *differs,
                             weft_error *e);
