@@ -82,20 +82,14 @@ class Kernel:
         return sum(1 for _, text in self.lines if re.search(pattern, text))
 
 
-def read_kernels(dump, path, arch=()):
-    """Kernels of a cubin or module by demangled name."""
+def figures_of(dump, path, arch):
+    """Registers, stack and shared memory of all kernels of a cubin or module, which need no
+    disassembly, by mangled name."""
     kernels, now = {}, None
-    for line in output(dump, *arch, "-sass", path).splitlines():
-        m = re.match(r"\s*Function : (\S+)", line)
-        if m:
-            now = kernels.setdefault(m.group(1), Kernel(m.group(1)))
-        m = re.match(r"\s*/\*([0-9a-f]{4,})\*/\s+(.*?);", line)
-        if m and now:
-            now.lines.append((int(m.group(1), 16), m.group(2).strip()))
     for line in output(dump, *arch, "-res-usage", path).splitlines():
         m = re.match(r"\s*Function (\S+?):", line)
         if m:
-            now = kernels.get(m.group(1))
+            now = kernels.setdefault(m.group(1), Kernel(m.group(1)))
         m = re.match(r"\s*REG:(\d+) STACK:(\d+) SHARED:(\d+)", line)
         if m and now:
             now.registers, now.stack = int(m.group(1)), int(m.group(2))
@@ -104,7 +98,26 @@ def read_kernels(dump, path, arch=()):
                            stdout=subprocess.PIPE).stdout.splitlines()
     for plain, k in zip(names, kernels.values()):
         k.name = re.sub(r"^void ", "", plain)
-    return {k.name: k for k in kernels.values()}
+    return kernels
+
+
+def read_kernels(dump, path, rows, arch=()):
+    """The kernels of the rows by demangled name, and all others without their lines."""
+    kernels = figures_of(dump, path, arch)
+    named = {k.name: k for k in kernels.values()}
+    wanted = {id(kernel_of(row, named)) for row in rows}
+    mangled = [name for name, k in kernels.items() if id(k) in wanted]
+    if not mangled:
+        return named
+    now = None
+    for line in output(dump, *arch, "-sass", "-fun", ",".join(mangled), path).splitlines():
+        m = re.match(r"\s*Function : (\S+)", line)
+        if m:
+            now = kernels[m.group(1)]
+        m = re.match(r"\s*/\*([0-9a-f]{4,})\*/\s+(.*?);", line)
+        if m and now:
+            now.lines.append((int(m.group(1), 16), m.group(2).strip()))
+    return named
 
 
 def digest(source):
@@ -117,27 +130,27 @@ def digest(source):
     return h.hexdigest()[:16]
 
 
-def all_kernels(folder, sources):
+def all_kernels(folder, rows):
     dump = disassembler()
     if not shutil.which("c++filt"):
         skip("c++filt is not there (Debian: binutils)")
     module = os.environ.get("WEFT_CUDA_MODULE")
     images = output(dump, "-lelf", module) if module and os.path.exists(module) else ""
     if re.search(r"\b%s\b" % ARCH, images):
-        kernels = read_kernels(dump, module, ("-arch", ARCH))
+        kernels = read_kernels(dump, module, rows, ("-arch", ARCH))
         if OWN in images:
-            kernels.update(read_kernels(dump, module, ("-arch", OWN)))
+            kernels.update(read_kernels(dump, module, rows, ("-arch", OWN)))
         return kernels
     nvcc, kernels = compiler(), {}
     os.makedirs(folder, exist_ok=True)
-    for source in sorted(set(sources)):
+    for source in sorted({r.source for r in rows}):
         to = os.path.join(folder, "%s-%s.cubin" % (source.replace("/", "_"), digest(source)))
         if not os.path.exists(to):
             arch = OWN if source.endswith("_hopper.cu") else ARCH
             output(nvcc, "-arch=" + arch, "-std=c++17", "-I" + ROOT, "-cubin",
                    os.path.join(CUDA, source), "-o", to + ".new")
             os.rename(to + ".new", to)
-        kernels.update(read_kernels(dump, to))
+        kernels.update(read_kernels(dump, to, rows))
     return kernels
 
 
@@ -219,7 +232,7 @@ def faults(row, k):
 
 def check(folder):
     rows, bad = table(), 0
-    kernels = all_kernels(folder, [r.source for r in rows])
+    kernels = all_kernels(folder, rows)
     for row in rows:
         for fault in faults(row, kernel_of(row, kernels)):
             print("%s: %s: %s" % (row.source, row.kernel, fault))
@@ -348,7 +361,7 @@ def seconds(k, op, moves):
 
 def model(program, folder):
     rows = {op: r for r in table() for op in r.ops}
-    kernels = all_kernels(folder, [r.source for r in table()])
+    kernels = all_kernels(folder, table())
     groups, other = {}, 0
     for op, ins, outs, rest in step_ops(program):
         if PRODUCTS.match(op):
@@ -380,7 +393,7 @@ def model(program, folder):
 def products(program, folder):
     """Each product of a step: the kernel that makes it, and its share of the flops."""
     rows = {op: r for r in table() for op in r.ops}
-    kernels = all_kernels(folder, [r.source for r in table()])
+    kernels = all_kernels(folder, table())
     bad, seen = 0, set()
     for op, ins, outs, rest in step_ops(program):
         if not PRODUCTS.match(op):
