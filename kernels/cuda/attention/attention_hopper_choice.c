@@ -4,7 +4,6 @@
 
 #include "attention_hopper.h"
 #include "attention_trial.h"
-#include "kernels/cuda/cudnn/attention_blocks.h"
 #include "kernels/cuda/cudnn/cudnn_attention.h"
 
 enum { CAPABILITY = 90 };
@@ -33,25 +32,15 @@ static uint64_t hash_positions(uint64_t h, const KernelArgs *a) {
   return hash_bytes(h, is, sizeof is);
 }
 
-static uint64_t hash_blocks(uint64_t h, int op, const KernelArgs *a) {
-  AttentionBlock b[BLOCKS_MOST];
-  int n = attention_blocks(op, a, a->index, b);
-  for (int i = 0; i < n; i++) {
-    int64_t is[] = {b[i].query, b[i].queries, b[i].key, b[i].keys, b[i].causal};
-    h = hash_bytes(h, is, sizeof is);
-  }
-  return h;
-}
-
 /* All that decides which tiles and masks there are: positions in the sequence where
- * windows or documents end, else blocks, of which the steps of a ring have few kinds. */
+ * windows or documents end, else blocks. */
 static uint64_t hash_op(int op, const KernelArgs *a) {
   const OpAttr *t = a->attr;
   const float factor[] = {t->scale, t->soft_cap};
   int64_t is[] = {op, t->head_dim, t->value_dim};
   uint64_t h = hash_bytes(hash_bytes(0, is, sizeof is), factor, sizeof factor);
   bool ends = t->window || has_documents(a);
-  return attention_hash(ends ? hash_positions(h, a) : hash_blocks(h, op, a), a);
+  return attention_hash(ends ? hash_positions(h, a) : attention_hash_blocks(h, op, a), a);
 }
 
 /* What differs, and an evaluation that cannot be compared, is left to mma.sync; the first

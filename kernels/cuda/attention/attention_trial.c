@@ -376,6 +376,16 @@ uint64_t attention_hash(uint64_t h, const KernelArgs *a) {
   return h;
 }
 
+uint64_t attention_hash_blocks(uint64_t h, int op, const KernelArgs *a) {
+  AttentionBlock b[BLOCKS_MOST];
+  int n = attention_blocks(op, a, a->index, b);
+  for (int i = 0; i < n; i++) {
+    int64_t is[] = {b[i].query, b[i].queries, b[i].key, b[i].keys, b[i].causal};
+    h = hash_bytes(h, is, sizeof is);
+  }
+  return h;
+}
+
 /* Without memory for that it is compared again. */
 static void remember(Device *d, Tried *t, uint64_t hash, bool differs) {
   if (t->n == t->room) {

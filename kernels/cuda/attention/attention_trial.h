@@ -25,8 +25,10 @@ typedef struct Tried {
 
 void attention_forget(Device *d, Tried *t);
 
-/* Adds shapes and types to the hash of an op. */
+/* Adds shapes and types to the hash of an op; its blocks, of which the steps of a ring
+ * have few kinds. */
 uint64_t attention_hash(uint64_t h, const KernelArgs *a);
+uint64_t attention_hash_blocks(uint64_t h, int op, const KernelArgs *a);
 
 /* Runs a prepared op by both on the same operands, in memory of its own, and compares,
  * each hash once: layers are alike. An error says which result differs, or why they

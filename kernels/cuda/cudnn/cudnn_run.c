@@ -74,19 +74,13 @@ void cudnn_close(Device *d) {
 
 /* ---- plans ---- */
 
-/* All that cuDNN's plans depend on: steps of a ring have few blocks that differ. */
+/* All that cuDNN's plans depend on. */
 static uint64_t hash_op(int op, const KernelArgs *a) {
   const OpAttr *t = a->attr;
-  AttentionBlock b[BLOCKS_MOST];
-  int n = attention_blocks(op, a, a->index, b);
   uint64_t h = hash_bytes((uint64_t)op, &t->head_dim, sizeof t->head_dim);
   h = hash_bytes(h, &t->scale, sizeof t->scale);
   h = hash_bytes(h, &t->window, sizeof t->window);
-  for (int i = 0; i < n; i++) {
-    int64_t is[] = {b[i].query, b[i].queries, b[i].key, b[i].keys, b[i].causal};
-    h = hash_bytes(h, is, sizeof is);
-  }
-  return attention_hash(h, a);
+  return attention_hash(attention_hash_blocks(h, op, a), a);
 }
 
 static weft_status try_once(Device *d, int op, const KernelArgs *a, bool *differs,
